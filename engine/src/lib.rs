@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Placeholder head.
+pub mod error;
+pub mod id;

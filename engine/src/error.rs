@@ -1,0 +1,207 @@
+//! Errors, few and chosen by what the caller does about them.
+//!
+//! Restarting an optimistic read is internal and never an [`Error`]. All variants can be cloned, so that an
+//! iterator that met an error keeps giving it.
+
+use crate::id::{PageId, TreeId};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What every fallible call of this crate gives.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk is full. Nothing of the failed call took effect; the database goes on once there is room.
+    #[error("disk full while {op}: make room and call again ({source})")]
+    Full {
+        /// What was being done.
+        op: &'static str,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// The operating system refused an operation on a file.
+    #[error("{op} failed on {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// A file holds bytes that this database never wrote there.
+    #[error("{0}")]
+    Corrupt(Box<Corruption>),
+    /// The database could not be opened, for a reason that is no damage.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// The handle does not allow this.
+    #[error("{0}")]
+    Denied(#[from] Denied),
+    /// The database was closed, by this handle or another.
+    #[error("the database is closed: open it again")]
+    Closed,
+    /// An earlier write or sync failed in a way that leaves the state on disk unknown. Reads go on; reopening recovers.
+    #[error("writing stopped after an earlier failure, reopen the database to recover: {cause}")]
+    Poisoned {
+        /// The first failure.
+        cause: Arc<Error>,
+    },
+    /// The call itself was wrong.
+    #[error("{0}")]
+    Usage(#[from] Usage),
+}
+
+/// Where damage was found, and what was expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corruption {
+    /// The file, as far as the finder knows it.
+    pub file: PathBuf,
+    /// Byte offset in the file of what was read.
+    pub offset: Option<u64>,
+    /// The page, if it was one.
+    pub page: Option<PageId>,
+    /// The tree, if known.
+    pub tree: Option<TreeId>,
+    /// What is wrong.
+    pub what: &'static str,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub got: String,
+}
+
+impl std::fmt::Display for Corruption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "damaged {}", self.file.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, ", offset {offset}")?;
+        }
+        if let Some(page) = self.page {
+            write!(f, ", page {page}")?;
+        }
+        if let Some(tree) = self.tree {
+            write!(f, ", tree {tree}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        if !self.expected.is_empty() || !self.got.is_empty() {
+            write!(f, " (expected {}, got {})", self.expected, self.got)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Corruption> for Error {
+    fn from(corruption: Corruption) -> Error {
+        Error::Corrupt(Box::new(corruption))
+    }
+}
+
+/// Why a database could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Nothing is there.
+    #[error("no database at {}: create one, or check the path", .0.display())]
+    NotFound(PathBuf),
+    /// `create` found something.
+    #[error("{} exists already: open it, or choose another path", .0.display())]
+    AlreadyExists(PathBuf),
+    /// What is there is no database.
+    #[error("{} is not a latchkv database: {why}", path.display())]
+    NotADatabase {
+        /// The path.
+        path: PathBuf,
+        /// What was missing or foreign.
+        why: &'static str,
+    },
+    /// The file was written by a newer program.
+    #[error("{} has format version {found}, this program reads up to {supported}: use a newer program", path.display())]
+    NewerVersion {
+        /// The path.
+        path: PathBuf,
+        /// Version in the file.
+        found: u32,
+        /// Greatest version understood.
+        supported: u32,
+    },
+    /// Somebody has it open.
+    #[error("{} is open already ({by}): close it there first", path.display())]
+    Locked {
+        /// The path.
+        path: PathBuf,
+        /// Who holds it.
+        by: &'static str,
+    },
+}
+
+/// Why a handle does not allow a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denied {
+    /// The database was opened read-only.
+    #[error("the database was opened read-only: open it for writing to {op}")]
+    ReadOnly {
+        /// What was asked.
+        op: &'static str,
+    },
+}
+
+/// What was wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Usage {
+    /// A key is over the limit of this database's page size.
+    #[error("key of {actual} bytes is over the limit of {maximum} (a greater page size allows more)")]
+    KeyTooLarge {
+        /// Bytes given.
+        actual: usize,
+        /// Bytes allowed.
+        maximum: usize,
+    },
+    /// A value is over the limit.
+    #[error("value of {actual} bytes is over the limit of {maximum}")]
+    ValueTooLarge {
+        /// Bytes given.
+        actual: usize,
+        /// Bytes allowed.
+        maximum: usize,
+    },
+    /// A tree name is empty, too long, or holds a control character.
+    #[error("tree name {name:?} is not allowed: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An option is out of its range.
+    #[error("option {option} is {actual}, allowed is {allowed}")]
+    BadOption {
+        /// Which.
+        option: &'static str,
+        /// The value given.
+        actual: String,
+        /// The values allowed.
+        allowed: String,
+    },
+    /// No tree has this name.
+    #[error("no tree is named {0:?}")]
+    NoSuchTree(String),
+    /// A tree has this name already.
+    #[error("a tree is named {0:?} already")]
+    TreeExists(String),
+    /// The tree of this handle was dropped.
+    #[error("tree {0:?} was dropped: get a new handle")]
+    TreeDropped(String),
+    /// Bulk load was given keys out of order.
+    #[error("bulk load wants strictly ascending keys: key number {position} is not above its predecessor")]
+    Unsorted {
+        /// Index of the offending key, from 0.
+        position: u64,
+    },
+}
