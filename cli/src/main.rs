@@ -1,2 +1,70 @@
-//! Placeholder.
-fn main() {}
+//! `latchkv`: load, read, write, scan, check and dump databases from the command line.
+//!
+//! ```text
+//! main      parses the command line, runs one command, turns its outcome into an exit code
+//! args      the shape of the command line
+//! exit      exit codes and the failures behind them
+//! keys      bytes as text: escapes and hex
+//! open      opening for reading, for writing, creating
+//! input/    formats that `load` reads
+//! load/     two passes, sorting, all or nothing
+//! read      get, put, del, trees, stat, check
+//! scan      scan, count
+//! dump_out  dump
+//! demo/     demo
+//! progress  bars and lines on standard error
+//! ```
+//!
+//! Results go to standard output, everything else to standard error.
+
+mod args;
+mod demo;
+mod dump_out;
+mod exit;
+mod input;
+mod keys;
+mod load;
+mod open;
+mod progress;
+mod read;
+mod scan;
+mod stat_json;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::{Failure, Outcome};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let quiet = cli.global.quiet;
+    let Err(failure) = run(cli) else {
+        return ExitCode::SUCCESS;
+    };
+    let silent = match failure {
+        Failure::BrokenPipe => true,
+        Failure::NotFound(_) => quiet,
+        Failure::Usage(_) | Failure::Error(_) => false,
+    };
+    if !silent {
+        eprintln!("latchkv: {failure}");
+    }
+    ExitCode::from(failure.code())
+}
+
+fn run(cli: Cli) -> Outcome {
+    let global = &cli.global;
+    match cli.command {
+        Command::Load(args) => load::load(global, args),
+        Command::Get(args) => read::get(global, &args),
+        Command::Put(args) => read::put(global, &args),
+        Command::Del(args) => read::del(global, &args),
+        Command::Scan(args) => scan::scan(global, &args),
+        Command::Count(args) => scan::count(global, &args),
+        Command::Trees(args) => read::trees(global, &args),
+        Command::Stat(args) => read::stat(global, &args),
+        Command::Check(args) => read::check(global, &args),
+        Command::Dump(args) => dump_out::dump(global, &args),
+        Command::Demo(args) => demo::demo(global, &args),
+    }
+}

@@ -198,6 +198,9 @@ pub enum Usage {
     /// The tree of this handle was dropped.
     #[error("tree {0:?} was dropped: get a new handle")]
     TreeDropped(String),
+    /// Somebody else wrote to a tree while it was bulk loaded. Nothing was loaded.
+    #[error("the tree was written to during its bulk load, nothing was loaded: load it while nobody writes")]
+    NotEmpty,
     /// Bulk load was given keys out of order.
     #[error("bulk load wants strictly ascending keys: key number {position} is not above its predecessor")]
     Unsorted {

@@ -1,0 +1,165 @@
+//! `latchkv demo`: the engine at work on real files, and the proof that nothing was lost.
+//!
+//! ```text
+//! find -> take in -> build -> work at once -> close -> reopen -> check -> compare
+//!         8 threads   bulk     8 threads and   everything        all pages   files with the disk,
+//!         read+put    load     a checkpoint    durable           read        work with its models
+//! ```
+//!
+//! It ends with OK and 0, or with FAILED, the reason and 3. Bounded: so many files, so many bytes, so
+//! many seconds. Nothing outside a temporary folder is written, and that is removed unless `--keep`.
+
+mod files;
+mod work;
+
+use crate::args::{Demo, Global};
+use crate::exit::{Failure, Outcome};
+use crate::open;
+use indicatif::{HumanBytes, HumanCount};
+use latchkv::Db;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Threads that work at once.
+const THREADS: usize = 8;
+/// Cache unless `--cache` says otherwise, in bytes: small, so that pages are evicted and read again.
+const CACHE_BYTES: u64 = 64 << 20;
+/// Name of the tree of files.
+const FILES_TREE: &str = "files";
+/// Name of the tree that the threads work on.
+const WORK_TREE: &str = "work";
+
+/// Runs the command.
+pub(crate) fn demo(global: &Global, args: &Demo) -> Outcome {
+    let failed = |error| Failure::file("creating a folder in", &std::env::temp_dir(), error);
+    let mut folder = tempfile::Builder::new().prefix("latchkv-demo-").tempdir().map_err(failed)?;
+    folder.disable_cleanup(args.keep);
+    let path = folder.path().join("db");
+    let outcome = show(global, args, &path);
+    if args.keep {
+        say(&format!("the database is kept in {}", path.display()))?;
+    }
+    match &outcome {
+        Ok(()) => say("OK: every key was found where it should be, before and after reopening")?,
+        Err(Failure::BrokenPipe) => {}
+        Err(_) => say("FAILED")?,
+    }
+    outcome
+}
+
+fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
+    let mut global = global.clone();
+    global.cache.get_or_insert(CACHE_BYTES);
+    let mut table = Table::default();
+
+    let (found, time) = timed(|| Ok(files::find(args.dir.as_deref())))?;
+    if found.files.is_empty() {
+        return Err(Failure::Error("no readable files were found: name a folder with --dir".into()));
+    }
+    let roots: Vec<String> = found.roots.iter().map(|root| root.display().to_string()).collect();
+    say(&format!("files from {}", roots.join(", ")))?;
+    table.row("find", time, format!("{} files", HumanCount(found.files.len() as u64)))?;
+
+    let db = open::options(&global).create(path)?;
+    let tree = db.tree(FILES_TREE)?;
+    let key_bytes_max = db.limits().key_bytes_max;
+    let (taken, time) = timed(|| files::take_in(&tree, &found.files, key_bytes_max))?;
+    let bytes = taken.iter().map(|file| file.bytes).sum();
+    let what = format!(
+        "{} files, {}: {}, {}",
+        HumanCount(taken.len() as u64),
+        HumanBytes(bytes),
+        per_second("files", taken.len() as u64, time),
+        HumanBytes((bytes as f64 / seconds(time)) as u64),
+    );
+    table.row("take in", time, what + "/s")?;
+
+    let (work, time) = timed(|| work::build(&db.tree(WORK_TREE)?))?;
+    let rate = per_second("keys", work::PERMANENT_KEYS, time);
+    table.row("build", time, format!("{} keys: {rate}", HumanCount(work::PERMANENT_KEYS)))?;
+
+    let (done, time) = timed(|| work.run(&db, &tree, &taken, Duration::from_secs(args.seconds)))?;
+    table.row("work at once", time, format!("{THREADS} threads, {} scans", done.scans))?;
+    table.note(per_second("reads", done.reads, time))?;
+    table.note(per_second("writes", done.writes, time))?;
+    table.note(per_second("records scanned", done.scanned, time))?;
+    let checkpoint_ms = done.checkpoint.as_secs_f64() * 1e3;
+    table.note(format!("a checkpoint meanwhile took {checkpoint_ms:.0} ms"))?;
+    let statistics = db.stats().to_string();
+
+    drop(tree);
+    let ((), time) = timed(|| Ok(db.close()?))?;
+    let data_bytes = files::bytes_below(path);
+    table.row("close", time, format!("{} on disk", HumanBytes(data_bytes)))?;
+
+    let (db, time) = timed(|| open::read_only(&global, path))?;
+    table.row("reopen", time, String::new())?;
+    let (text, time) = timed(|| check(&db))?;
+    table.row("check", time, text)?;
+    let (text, time) = timed(|| {
+        let tree = open::tree(&db, FILES_TREE)?;
+        let compared = files::compare(&tree, &taken)?;
+        let kept = done.verify(&open::tree(&db, WORK_TREE)?)?;
+        Ok(format!("{compared}; {} keys of the work are right", HumanCount(kept)))
+    })?;
+    table.row("compare", time, text)?;
+    table.end()?;
+    if !global.quiet {
+        say(&format!("\nthe engine before closing:\n{}", statistics.trim_end()))?;
+    }
+    Ok(())
+}
+
+fn check(db: &Db) -> Outcome<String> {
+    let report = db.check(|_| {})?;
+    if let Some(problem) = report.problems.first() {
+        let count = report.problems.len();
+        return Err(Failure::Error(format!("check found {count} problems, the first: {problem}")));
+    }
+    let (pages, records) = (HumanCount(report.pages), HumanCount(report.records));
+    Ok(format!("{pages} pages, {records} records, no problems"))
+}
+
+fn timed<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Duration)> {
+    let started = Instant::now();
+    let result = act()?;
+    Ok((result, started.elapsed()))
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64().max(1e-9)
+}
+
+fn per_second(what: &str, count: u64, time: Duration) -> String {
+    format!("{} {what}/s", HumanCount((count as f64 / seconds(time)) as u64))
+}
+
+fn say(line: &str) -> Outcome {
+    writeln!(io::stdout(), "{line}").map_err(Failure::output)
+}
+
+/// Where the time went: printed row by row, with a sum at the end.
+#[derive(Debug, Default)]
+struct Table {
+    sum: Duration,
+}
+
+impl Table {
+    fn row(&mut self, phase: &str, time: Duration, what: String) -> Outcome {
+        self.sum += time;
+        let mut line = String::new();
+        write!(line, "{phase:<14}{:>8.2} s  {what}", time.as_secs_f64()).expect("memory takes writes");
+        say(line.trim_end())
+    }
+
+    fn note(&self, what: String) -> Outcome {
+        say(&format!("{:<26}{what}", ""))
+    }
+
+    fn end(&mut self) -> Outcome {
+        let sum = self.sum;
+        self.row("in all", sum, String::new())
+    }
+}

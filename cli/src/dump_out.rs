@@ -1,0 +1,178 @@
+//! `latchkv dump`: trees as text that `mdb_load`, `db_load` and `latchkv load` read.
+//!
+//! ```text
+//! VERSION=3
+//! format=bytevalue            with --print: print
+//! database=NAME               unless --unnamed
+//! type=btree
+//! mapsize=BYTES               with --lmdb
+//! HEADER=END
+//!  hex of key                 with --print: readable bytes, all others and the backslash as \HH
+//!  hex of value
+//! DATA=END
+//! ```
+//!
+//! `mdb_load` needs `mapsize` for more than about a megabyte, and `db_load` refuses to read it: hence the
+//! option. A backslash is written `\5c` and not `\\`, which `mdb_load` before 0.9.25 reads wrongly.
+//!
+//! A file is written beside its place and then moved there, so that it is complete or absent.
+
+use crate::args::{Dump, Global};
+use crate::exit::{Failure, Outcome};
+use crate::keys;
+use crate::open;
+use crate::progress::{Progress, Unit};
+use latchkv::{Db, Tree};
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Least `mapsize`, in bytes. A map takes address space, not memory or disk.
+const MAP_BYTES_MIN: u64 = 64 << 20;
+
+/// Runs the command.
+pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
+    let db = open::read_only(global, &args.db)?;
+    let names = match &args.tree {
+        Some(name) => vec![name.clone()],
+        None => db.trees()?,
+    };
+    let map_bytes = args.lmdb.then(|| map_bytes(&args.db));
+    let style = Style { print: args.print, unnamed: args.unnamed, map_bytes };
+    let Some(path) = &args.output else {
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        return write_trees(global, &db, &names, style, &mut out)?.map_err(Failure::output);
+    };
+    let failed = |error| Failure::file("writing", path, error);
+    if path.exists() && !path.is_file() {
+        // A pipe or a device: nothing can be moved into its place.
+        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+        return write_trees(global, &db, &names, style, &mut out)?.map_err(failed);
+    }
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // The process's mask applies to these, as to any file that a program creates.
+    let mode = Permissions::from_mode(0o666);
+    let temporary = tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 16, temporary);
+    write_trees(global, &db, &names, style, &mut out)?.map_err(failed)?;
+    let temporary = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    temporary.as_file().sync_all().map_err(failed)?;
+    temporary.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    print: bool,
+    unnamed: bool,
+    map_bytes: Option<u64>,
+}
+
+/// The outer result is about the database, the inner about the output.
+fn write_trees(
+    global: &Global,
+    db: &Db,
+    names: &[String],
+    style: Style,
+    out: &mut dyn Write,
+) -> Outcome<io::Result<()>> {
+    let mut trees = Vec::new();
+    let mut total = 0;
+    for name in names {
+        let tree = open::tree(db, name)?;
+        total += tree.len()?;
+        trees.push((name, tree));
+    }
+    let mut progress = Progress::start(global.quiet, "dumping", Unit::Records, Some(total));
+    for (name, tree) in &trees {
+        if let Err(error) = write_tree(name, tree, style, &mut progress, out)? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(out.flush())
+}
+
+fn write_tree(
+    name: &str,
+    tree: &Tree,
+    style: Style,
+    progress: &mut Progress,
+    out: &mut dyn Write,
+) -> Outcome<io::Result<()>> {
+    if let Err(error) = out.write_all(&header(name, style)) {
+        return Ok(Err(error));
+    }
+    let mut lines = Vec::new();
+    for entry in tree.iter() {
+        let entry = entry?;
+        lines.clear();
+        for bytes in [entry.key(), entry.value()] {
+            lines.push(b' ');
+            if style.print { print_into(&mut lines, bytes) } else { keys::hex_into(&mut lines, bytes) }
+            lines.push(b'\n');
+        }
+        if let Err(error) = out.write_all(&lines) {
+            return Ok(Err(error));
+        }
+        progress.add(1);
+    }
+    Ok(out.write_all(b"DATA=END\n"))
+}
+
+fn header(name: &str, style: Style) -> Vec<u8> {
+    let format = if style.print { "print" } else { "bytevalue" };
+    let mut header = format!("VERSION=3\nformat={format}\n");
+    if !style.unnamed {
+        header += &format!("database={}\n", name.replace('\\', "\\5c"));
+    }
+    header += "type=btree\n";
+    if let Some(bytes) = style.map_bytes {
+        header += &format!("mapsize={bytes}\n");
+    }
+    header += "HEADER=END\n";
+    header.into_bytes()
+}
+
+/// Appends bytes in the notation of `format=print`.
+fn print_into(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        if matches!(byte, b' '..=b'~') && byte != b'\\' {
+            out.push(byte);
+        } else {
+            out.push(b'\\');
+            keys::push_hex(out, byte);
+        }
+    }
+}
+
+/// Room for the data in LMDB's layout, which is less dense than ours: four times our file.
+fn map_bytes(db: &Path) -> u64 {
+    let data_bytes = fs::metadata(db.join("data")).map_or(0, |metadata| metadata.len());
+    data_bytes.saturating_mul(4).max(MAP_BYTES_MIN).next_multiple_of(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn print_keeps_readable_bytes_and_escapes_the_others() {
+        let mut out = Vec::new();
+        print_into(&mut out, b"a b\\~\x7f\n\xff");
+        assert_eq!(out, b"a b\\5c~\\7f\\0a\\ff");
+    }
+
+    #[test]
+    fn a_header_says_what_the_options_say() {
+        let plain = Style { print: false, unnamed: false, map_bytes: None };
+        let want = "VERSION=3\nformat=bytevalue\ndatabase=a\\5cb\ntype=btree\nHEADER=END\n";
+        assert_eq!(header("a\\b", plain), want.as_bytes());
+        let other = Style { print: true, unnamed: true, map_bytes: Some(1048576) };
+        let want = "VERSION=3\nformat=print\ntype=btree\nmapsize=1048576\nHEADER=END\n";
+        assert_eq!(header("a", other), want.as_bytes());
+    }
+}

@@ -1,0 +1,101 @@
+//! How the program ends: what scripts see.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | found, or done; also when the reader of our output went away (`... \| head`) |
+//! | 1 | not found: the key, or the tree that was to be read |
+//! | 2 | the command line was wrong |
+//! | 3 | an error: malformed input, damage, a file that cannot be read or written |
+//!
+//! Every message says what to do. Tested here for the codes and in `tests/` through the program.
+
+use latchkv::{Error, Usage};
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why a command did not end with 0 (except for [`Failure::BrokenPipe`], which does).
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was asked for is not there.
+    NotFound(String),
+    /// The command line asks for something impossible.
+    Usage(String),
+    /// Something went wrong.
+    Error(String),
+    /// Nobody reads standard output any more: end quietly.
+    BrokenPipe,
+}
+
+/// What commands give.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::BrokenPipe => 0,
+            Failure::NotFound(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Error(_) => 3,
+        }
+    }
+
+    /// A failed write to standard output.
+    pub(crate) fn output(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::BrokenPipe
+        } else {
+            Failure::Error(format!("writing to standard output failed: {error}"))
+        }
+    }
+
+    /// A failed operation on a file that is no part of a database.
+    pub(crate) fn file(doing: &str, path: &Path, error: io::Error) -> Failure {
+        Failure::Error(format!("{doing} {} failed: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NotFound(message) | Failure::Usage(message) | Failure::Error(message) => {
+                f.write_str(message)
+            }
+            Failure::BrokenPipe => f.write_str("nobody reads the output"),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let message = error.to_string();
+        match error {
+            Error::Usage(Usage::NoSuchTree(_)) => Failure::NotFound(message),
+            Error::Usage(_) => Failure::Usage(message),
+            _ => Failure::Error(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_pipe_ends_with_zero_and_other_output_errors_with_three() {
+        let gone = Failure::output(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(gone.code(), 0);
+        let full = Failure::output(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(full.code(), 3);
+    }
+
+    #[test]
+    fn a_wrong_call_is_a_usage_error_and_a_missing_tree_is_not_found() {
+        let large = Error::from(Usage::KeyTooLarge { actual: 9, maximum: 8 });
+        assert_eq!(Failure::from(large).code(), 2);
+        let missing = Error::from(Usage::NoSuchTree("t".into()));
+        assert_eq!(Failure::from(missing).code(), 1);
+        assert_eq!(Failure::from(Error::Closed).code(), 3);
+    }
+}

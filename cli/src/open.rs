@@ -1,0 +1,87 @@
+//! Opening a database the way a command needs it.
+//!
+//! Commands that only read open read-only and write nothing, not even a lock file's contents. A
+//! database that a failed command has created is taken away again, so that a mistake leaves no trace.
+
+use crate::args::{BackendArg, Global};
+use crate::exit::{Failure, Outcome};
+use latchkv::{Backend, Db, Options, Tree};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For reading only.
+pub(crate) fn read_only(global: &Global, path: &Path) -> Outcome<Db> {
+    Ok(options(global).open_read_only(path)?)
+}
+
+/// For writing; something must be there.
+pub(crate) fn existing(global: &Global, path: &Path) -> Outcome<Db> {
+    Ok(options(global).open_existing(path)?)
+}
+
+/// For writing; created if nothing is there.
+pub(crate) fn or_create(global: &Global, path: &Path) -> Outcome<Opened> {
+    let created = !path.exists();
+    let db = options(global).open(path)?;
+    Ok(Opened { db, created: created.then(|| path.to_path_buf()) })
+}
+
+/// A database that may have come into being just now.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The database.
+    pub(crate) db: Db,
+    created: Option<PathBuf>,
+}
+
+impl Opened {
+    /// Makes everything durable and closes.
+    pub(crate) fn close(self) -> Outcome {
+        Ok(self.db.close()?)
+    }
+
+    /// Closes after a failure and, if nothing was there before, leaves nothing.
+    pub(crate) fn abandon(self) {
+        // The first failure is the one to report; this one would only repeat or hide it.
+        let _ = self.db.close();
+        if let Some(path) = self.created {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+
+    /// Whether nothing was there before.
+    pub(crate) fn is_new(&self) -> bool {
+        self.created.is_some()
+    }
+}
+
+/// The tree `name`, which must exist.
+pub(crate) fn tree(db: &Db, name: &str) -> Outcome<Tree> {
+    if let Some(tree) = db.open_tree(name)? {
+        return Ok(tree);
+    }
+    let names = db.trees()?;
+    let advice = match names.len() {
+        0 => "the database has no trees".to_string(),
+        1..=10 => format!("there are: {}", names.join(", ")),
+        more => format!("there are {more}: `latchkv trees` prints them"),
+    };
+    Err(Failure::NotFound(format!("no tree is named {name:?}; {advice}")))
+}
+
+/// What the global options say.
+pub(crate) fn options(global: &Global) -> Options {
+    let mut options = Options::new().backend(match global.backend {
+        BackendArg::Auto => Backend::Auto,
+        BackendArg::Uring => Backend::Uring,
+        BackendArg::Mmap => Backend::Mmap,
+        BackendArg::Pread => Backend::Pread,
+    });
+    if let Some(bytes) = global.cache {
+        options = options.cache_bytes(bytes);
+    }
+    if let Some(bytes) = global.page_size {
+        options = options.page_bytes(bytes);
+    }
+    options
+}

@@ -1,0 +1,143 @@
+//! The commands about one record, and those about the database as a whole.
+
+use crate::args::{Del, Get, Global, OnDb, Put, Stat};
+use crate::exit::{Failure, Outcome};
+use crate::progress::{Progress, Unit};
+use crate::scan::{key_argument, notate};
+use crate::{keys, open};
+use std::io::{self, Read, Write};
+
+/// Runs `latchkv get`.
+pub(crate) fn get(global: &Global, args: &Get) -> Outcome {
+    let key = key_argument("KEY", &args.key, args.hex)?;
+    let db = open::read_only(global, &args.on.db)?;
+    let tree = open::tree(&db, &args.on.tree)?;
+    let Some(value) = tree.get(&key)? else {
+        return Err(no_such_key(&key, &args.on.tree));
+    };
+    let mut out = Vec::new();
+    if args.raw {
+        out = value;
+    } else {
+        notate(&mut out, &value, args.hex);
+        out.push(b'\n');
+    }
+    print(&out)
+}
+
+/// Runs `latchkv put`.
+pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
+    let key = key_argument("KEY", &args.key, args.hex)?;
+    let given = match &args.value {
+        Some(value) => Some(key_argument("VALUE", value, args.hex)?),
+        None => None,
+    };
+    let opened = open::or_create(global, &args.on.db)?;
+    let write = || -> Outcome {
+        let value = match given {
+            Some(value) => value,
+            None => standard_input(opened.db.limits().value_bytes_max as u64, args.hex)?,
+        };
+        opened.db.tree(&args.on.tree)?.put(&key, &value)?;
+        Ok(())
+    };
+    match write() {
+        Ok(()) => opened.close(),
+        Err(failure) => {
+            opened.abandon();
+            Err(failure)
+        }
+    }
+}
+
+/// Runs `latchkv del`.
+pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
+    let key = key_argument("KEY", &args.key, args.hex)?;
+    let db = open::existing(global, &args.on.db)?;
+    let found = open::tree(&db, &args.on.tree)?.delete(&key)?;
+    db.close()?;
+    if found { Ok(()) } else { Err(no_such_key(&key, &args.on.tree)) }
+}
+
+/// Runs `latchkv trees`.
+pub(crate) fn trees(global: &Global, args: &OnDb) -> Outcome {
+    let db = open::read_only(global, &args.db)?;
+    let mut out = Vec::new();
+    for name in db.trees()? {
+        keys::escape_into(&mut out, name.as_bytes());
+        out.push(b'\n');
+    }
+    print(&out)
+}
+
+/// Runs `latchkv stat`.
+pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
+    let db = open::read_only(global, &args.db)?;
+    let stats = db.stats();
+    let mut out = String::new();
+    if args.json {
+        out = crate::stat_json::object(&db, &stats)?.to_string();
+    } else {
+        out += &stats.to_string();
+    }
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+    print(out.as_bytes())
+}
+
+/// Runs `latchkv check`.
+pub(crate) fn check(global: &Global, args: &OnDb) -> Outcome {
+    let db = open::read_only(global, &args.db)?;
+    let mut progress = Progress::start(global.quiet, "checking", Unit::Pages, None);
+    let report = db.check(|at| {
+        progress.set_total(at.pages_total);
+        progress.set(at.pages_done);
+    })?;
+    drop(progress);
+    let mut out = Vec::new();
+    for problem in &report.problems {
+        writeln!(out, "{problem}").expect("memory takes writes");
+    }
+    let problems = report.problems.len();
+    if problems == 0 && !global.quiet {
+        let (pages, records) = (report.pages, report.records);
+        writeln!(out, "no problems in {pages} pages and {records} records").expect("memory takes writes");
+    }
+    print(&out)?;
+    if problems > 0 {
+        return Err(Failure::Error(format!(
+            "{problems} problems: keep a copy of the folder, save what can be read with `latchkv dump --tree T`, \
+             and load that into a new database"
+        )));
+    }
+    Ok(())
+}
+
+fn no_such_key(key: &[u8], tree: &str) -> Failure {
+    Failure::NotFound(format!("tree {tree:?} has no key {}", keys::escaped(key)))
+}
+
+fn print(bytes: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::output)
+}
+
+/// The value on standard input: bytes as they are, or hex digits.
+fn standard_input(bytes_max: u64, hex: bool) -> Outcome<Vec<u8>> {
+    let failed = |error| Failure::Error(format!("reading the value from standard input failed: {error}"));
+    // Two digits a byte, a line end, and one more to see that there is too much.
+    let limit = if hex { 2 * bytes_max + 3 } else { bytes_max + 1 };
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    if hex {
+        bytes = keys::unhex(bytes.trim_ascii())
+            .map_err(|why| Failure::Usage(format!("value on standard input: {why}")))?;
+    }
+    if bytes.len() as u64 > bytes_max {
+        return Err(Failure::Usage(format!(
+            "the value on standard input is over the limit of {bytes_max} bytes"
+        )));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,145 @@
+//! Runs the program as a user would.
+#![allow(dead_code, reason = "every test program uses a part of this")]
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder of its own for a test, with a place for a database in it.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+/// What a run of the program gave.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    /// Standard output as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).expect("printed text is UTF-8")
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: output.stdout,
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file and gives its path.
+    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, contents).expect("write a file of the test");
+        path
+    }
+
+    /// Runs `latchkv COMMAND DB ARGUMENTS` on the database `db` of this place.
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, command: &str, arguments: &[A]) -> Ran {
+        self.run_on("db", command, arguments, b"")
+    }
+
+    /// The same with standard input.
+    pub(crate) fn run_with_input<A: AsRef<OsStr>>(&self, command: &str, arguments: &[A], input: &[u8]) -> Ran {
+        self.run_on("db", command, arguments, input)
+    }
+
+    /// The same on another database.
+    pub(crate) fn run_on<A: AsRef<OsStr>>(
+        &self,
+        db: &str,
+        command: &str,
+        arguments: &[A],
+        input: &[u8],
+    ) -> Ran {
+        let mut program = program();
+        program.arg(command).arg(self.path(db)).args(arguments);
+        run(program, input)
+    }
+
+    /// Runs and wants exit code 0; gives standard output.
+    pub(crate) fn ok<A: AsRef<OsStr>>(&self, command: &str, arguments: &[A]) -> String {
+        let ran = self.run(command, arguments);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.err);
+        ran.text().to_string()
+    }
+
+    /// Runs and wants this exit code; gives standard error.
+    pub(crate) fn fails<A: AsRef<OsStr>>(&self, code: i32, command: &str, arguments: &[A]) -> String {
+        let ran = self.run(command, arguments);
+        assert_eq!(ran.code, code, "{command}: {}{}", ran.text(), ran.err);
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        ran.err
+    }
+}
+
+/// The program, through an emulator if cargo was told to use one.
+pub(crate) fn program() -> Command {
+    let binary = env!("CARGO_BIN_EXE_latchkv");
+    let target = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
+    let mut command = match std::env::var(target) {
+        Ok(runner) if !runner.trim().is_empty() => {
+            let mut words = runner.split_whitespace();
+            let mut command = Command::new(words.next().expect("a word, as it is not empty"));
+            command.args(words).arg(binary);
+            command
+        }
+        _ => Command::new(binary),
+    };
+    // Small, so that the tests can run side by side.
+    command.args(["--cache", "8M"]);
+    command
+}
+
+/// Runs a command with this input.
+pub(crate) fn run(mut command: Command, input: &[u8]) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A program that ends early does not read its input.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    child.wait_with_output().expect("the program ends").into()
+}
+
+/// Paths and contents of all files below a folder.
+pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push((path.clone(), std::fs::read(&path).expect("a file")));
+        }
+    }
+    files.sort();
+    files
+}
+
+/// No arguments.
+pub(crate) const NONE: [&str; 0] = [];

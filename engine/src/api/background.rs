@@ -1,0 +1,82 @@
+//! The thread behind a database: checkpoints by bytes dirtied, writes back ahead of the clock hand, and finishes drops.
+
+use super::db::Shared;
+use crate::error::{Error, Result};
+use latchkv_latch::primitives::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long it sleeps when there is nothing to do.
+const NAP: Duration = Duration::from_millis(20);
+/// How long it sleeps after a failure, which is most likely a full disk.
+const NAP_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Background {
+    /// Relaxed: set before the unpark, which carries the edge; a nap ends by itself in any case.
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Background {
+    pub(super) fn start(shared: &Arc<Shared>) -> Result<Background> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        // Weak: the thread does not keep the database open.
+        let shared = Arc::downgrade(shared);
+        let spawned = std::thread::Builder::new()
+            .name("latchkv-pages".into())
+            .spawn(move || run(&shared, &told));
+        match spawned {
+            Ok(thread) => Ok(Background { stop, thread: Mutex::new(Some(thread)) }),
+            Err(error) => Err(Error::Io {
+                op: "start the background thread",
+                path: PathBuf::new(),
+                source: Arc::new(error),
+            }),
+        }
+    }
+
+    /// Stops the thread and waits for it.
+    pub(super) fn stop(&self) {
+        // Relaxed: see the field.
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            // A panic of the thread was reported by the panic hook; there is nothing left to wait for.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Weak<Shared>, stop: &AtomicBool) {
+    let mut drops_finished = false;
+    // Relaxed: see the field.
+    while !stop.load(Ordering::Relaxed) {
+        let Some(shared) = shared.upgrade() else { return };
+        let done = work(&shared, &mut drops_finished);
+        drop(shared);
+        match done {
+            Ok(true) => {}
+            Ok(false) => std::thread::park_timeout(NAP),
+            // Whoever writes next meets the same failure and reports it.
+            Err(_) => std::thread::park_timeout(NAP_AFTER_FAILURE),
+        }
+    }
+}
+
+/// One piece of work. False: there was none.
+fn work(shared: &Shared, drops_finished: &mut bool) -> Result<bool> {
+    if !*drops_finished {
+        shared.catalog.finish_drops(&shared.pool)?;
+        *drops_finished = true;
+    }
+    if shared.pool.dirtied_bytes() >= shared.checkpoint_bytes {
+        shared.checkpoint()?;
+        return Ok(true);
+    }
+    shared.pool.clean_ahead()
+}

@@ -1,0 +1,1 @@
+//! Encoders whose bytes sort as their values do.

@@ -1,0 +1,266 @@
+//! The handle of a tree.
+
+use super::db::Handle;
+use super::range::{Entry, Range};
+use crate::btree::{Btree, Swap, TreeCore};
+use crate::error::{Error, Result, Usage};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// What [`Tree::compare_and_swap`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the swap may not have happened"]
+pub enum CompareAndSwap {
+    /// The new value is in place.
+    Swapped,
+    /// The value was another one, and stays.
+    Mismatch {
+        /// What is there; `None` if the key is absent.
+        current: Option<Vec<u8>>,
+    },
+}
+
+/// A tree: an ordered map from byte strings to byte strings. Keys are ordered as bytes; [`encode`](crate::encode) makes
+/// numbers and tuples sort as they should. Empty keys and empty values are keys and values like others.
+///
+/// Each call is atomic. Calls of many threads may run at once.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    handle: Arc<Handle>,
+    core: Arc<TreeCore>,
+    name: Arc<str>,
+}
+
+impl Tree {
+    pub(super) fn new(handle: Arc<Handle>, core: Arc<TreeCore>, name: &str) -> Tree {
+        Tree { handle, core, name: name.into() }
+    }
+
+    #[inline(always)]
+    fn reading(&self) -> Result<Btree<'_>> {
+        self.handle.shared.check_open()?;
+        if self.core.is_dropped() {
+            return Err(self.dropped());
+        }
+        Ok(Btree::new(&self.handle.shared.pool, &self.core))
+    }
+
+    #[inline(always)]
+    fn writing(&self, op: &'static str) -> Result<Btree<'_>> {
+        self.handle.shared.check_writable(op)?;
+        if self.core.is_dropped() {
+            return Err(self.dropped());
+        }
+        Ok(Btree::new(&self.handle.shared.pool, &self.core))
+    }
+
+    #[cold]
+    fn dropped(&self) -> Error {
+        Usage::TreeDropped(self.name.to_string()).into()
+    }
+
+    /// What looks like damage in a tree dropped meanwhile is none.
+    #[inline(always)]
+    fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::Corrupt(_)) if self.core.is_dropped() => Err(self.dropped()),
+            other => other,
+        }
+    }
+
+    /// The name by which this handle was opened.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of `key`, as a copy.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Io`] if a page cannot be read, [`Error::Closed`], [`Usage::TreeDropped`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get_with(key, <[u8]>::to_vec)
+    }
+
+    /// Hands the value of `key` to `f` without giving out a copy. The point read that costs least: no latch, no store to
+    /// shared memory, no heap allocation. `f` is called once, with no latch held, and may call the database again.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put(b"k", b"value")?;
+    /// assert_eq!(tree.get_with(b"k", |value| value.len())?, Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    #[inline]
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.explain(self.reading()?.get_with(key.as_ref(), f))
+    }
+
+    /// Whether there is a value for `key`.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.explain(self.reading()?.contains(key.as_ref()))
+    }
+
+    /// Puts `value` under `key`, in place of what was there.
+    ///
+    /// # Errors
+    /// [`Usage::KeyTooLarge`], [`Usage::ValueTooLarge`], [`Error::Full`] if room for a page could not be made,
+    /// [`Error::Poisoned`], [`Error::Denied`], and those of [`get`](Self::get). Nothing changed then.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.explain(self.writing("put")?.put(key.as_ref(), value.as_ref()))
+    }
+
+    /// Puts `value` under `key` only if there is none. False: there is one, and it stays.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.explain(self.writing("insert")?.insert(key.as_ref(), value.as_ref()))
+    }
+
+    /// Removes `key`. False: there was none.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.explain(self.writing("delete")?.delete(key.as_ref()))
+    }
+
+    /// Puts `new` in place of `expected` if that is what is there; `None` stands for no value, on both sides.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// use latchkv::CompareAndSwap;
+    /// let tree = db.tree("t")?;
+    /// assert_eq!(tree.compare_and_swap(b"k", None, Some(b"1"))?, CompareAndSwap::Swapped);
+    /// let missed = tree.compare_and_swap(b"k", Some(b"0"), Some(b"2"))?;
+    /// assert_eq!(missed, CompareAndSwap::Mismatch { current: Some(b"1".to_vec()) });
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<CompareAndSwap> {
+        let tree = self.writing("compare and swap")?;
+        let swap = self.explain(tree.compare_and_swap(key.as_ref(), expected, new))?;
+        Ok(match swap {
+            Swap::Swapped => CompareAndSwap::Swapped,
+            Swap::Mismatch(current) => CompareAndSwap::Mismatch { current },
+        })
+    }
+
+    /// Number of records, without reading them. Exact while nobody writes.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Usage::TreeDropped`].
+    pub fn len(&self) -> Result<u64> {
+        self.reading()?;
+        Ok(self.core.lengths.sum())
+    }
+
+    /// Whether there are no records.
+    ///
+    /// # Errors
+    /// Those of [`len`](Self::len).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// The record of the least key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn first(&self) -> Result<Option<Entry>> {
+        self.iter().next().transpose()
+    }
+
+    /// The record of the greatest key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn last(&self) -> Result<Option<Entry>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// All records, ascending; `rev()` for descending.
+    pub fn iter(&self) -> Range {
+        Range::new(self.clone(), Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The records whose keys lie in `range`. A range whose start is above its end is empty.
+    ///
+    /// A record that is there during the whole iteration is seen exactly once; of what is written or removed meanwhile, each
+    /// record is seen as it was at one moment, or not.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// let tree = db.tree("t")?;
+    /// for key in ["a", "b", "c"] {
+    ///     tree.put(key, "value")?;
+    /// }
+    /// let keys: Vec<_> = tree.range("a".."c").map(|entry| entry.map(|entry| entry.key().to_vec())).collect::<Result<_, _>>()?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+    }
+
+    /// The records whose keys start with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Range::of_prefix(self.clone(), prefix.as_ref())
+    }
+
+    /// Removes every record and gives the pages back. Atomic: others see all records or none.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put). If the records are gone but freeing their pages failed, opening the database goes on
+    /// with that.
+    pub fn clear(&self) -> Result<()> {
+        self.writing("clear")?;
+        let shared = &self.handle.shared;
+        self.explain(shared.catalog.clear(&shared.pool, &self.core))
+    }
+
+    /// Loads records in strictly ascending order of their keys, and gives their number. An empty tree is built packed and
+    /// bottom up, and shows all of them at once or, after an error, none; into a tree that holds something they are put one by one.
+    ///
+    /// # Errors
+    /// [`Usage::Unsorted`], [`Usage::NotEmpty`] if others write to the empty tree meanwhile, and those of [`put`](Self::put).
+    pub fn bulk_load<K, V>(&self, records: impl IntoIterator<Item = (K, V)>) -> Result<u64>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.explain(self.writing("bulk load")?.bulk_load(records.into_iter()))
+    }
+
+    pub(super) fn btree(&self) -> Result<Btree<'_>> {
+        self.reading()
+    }
+
+    pub(super) fn explained<T>(&self, result: Result<T>) -> Result<T> {
+        self.explain(result)
+    }
+}

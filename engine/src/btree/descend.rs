@@ -1,0 +1,114 @@
+//! Coming down from the root, optimistically.
+
+use super::attempts::Attempts;
+use super::{Btree, NodeAt, Reached};
+use crate::error::Result;
+use crate::node::{ChildWord, Page};
+use latchkv_latch::primitives::Ordering;
+
+impl<'p> Btree<'p> {
+    /// The root, at a version.
+    #[inline(always)]
+    fn reach_root(self) -> Result<NodeAt> {
+        let word = self.root_word();
+        let (frame, version) = match self.pool.reach_hinted(word) {
+            Some(reached) => reached,
+            None => {
+                let reached = self.pool.reach(word.page()).map_err(|error| self.in_tree(error))?;
+                // Relaxed: a hint.
+                let word = ChildWord::new(word.page(), reached.0);
+                self.core.root_hint.store(word.0, Ordering::Relaxed);
+                reached
+            }
+        };
+        Ok(NodeAt { frame, version })
+    }
+
+    /// Child `at` of `parent`. `None`: the parent changed meanwhile, start again.
+    ///
+    /// The child is begun before the parent is validated, so the two were parent and child at one moment.
+    #[inline(always)]
+    pub(super) fn reach_child(self, parent: NodeAt, at: usize) -> Result<Option<NodeAt>> {
+        let Some(slot) = self.page(parent).child_slot(at) else {
+            self.torn(parent, "child slot lies outside the page")?;
+            return Ok(None);
+        };
+        // Relaxed: R2.
+        let child = ChildWord(slot.load(Ordering::Relaxed));
+        self.pool.prefetch(child);
+        if let Some((frame, version)) = self.pool.reach_hinted(child) {
+            return Ok(self.valid(parent).then_some(NodeAt { frame, version }));
+        }
+        // Not to load a page that a torn word names.
+        if !self.valid(parent) {
+            return Ok(None);
+        }
+        match self.pool.reach(child.page()) {
+            Ok((frame, version)) => {
+                if !self.valid(parent) {
+                    return Ok(None);
+                }
+                self.pool.repair_hint(parent.frame, parent.version, slot, child, frame);
+                Ok(Some(NodeAt { frame, version }))
+            }
+            // The page may have been freed since.
+            Err(error) if self.valid(parent) => Err(self.in_tree(error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// One descent to `level`, choosing children by `pick`. `None`: start again. A tree lower than `level` gives `None`
+    /// too, after [`Btree::torn`] had its say.
+    #[inline(always)]
+    pub(super) fn try_descend(
+        self,
+        level: u8,
+        pick: impl Fn(Page<'p>) -> usize,
+    ) -> Result<Option<Reached>> {
+        let mut node = self.reach_root()?;
+        if self.page(node).tree() != self.core.id {
+            self.torn(node, "root of another tree")?;
+            return Ok(None);
+        }
+        let mut parent = None;
+        let mut expected = None;
+        loop {
+            let page = self.page(node);
+            let here = page.level();
+            if expected.is_some_and(|expected| expected != here) {
+                self.torn(node, "page is not one level below its parent")?;
+                return Ok(None);
+            }
+            self.pool.reference(node.frame);
+            if here <= level {
+                return Ok((here == level).then_some(Reached { node, parent }));
+            }
+            let at = pick(page);
+            let Some(child) = self.reach_child(node, at)? else { return Ok(None) };
+            parent = Some((node, at));
+            node = child;
+            expected = Some(here - 1);
+        }
+    }
+
+    /// Comes down to the leaf chosen by `pick`, as often as it takes.
+    #[inline(always)]
+    pub(super) fn descend(
+        self,
+        attempts: &mut Attempts<'p>,
+        pick: impl Fn(Page<'p>) -> usize,
+    ) -> Result<Reached> {
+        loop {
+            if let Some(reached) = self.try_descend(0, &pick)? {
+                return Ok(reached);
+            }
+            attempts.again();
+        }
+    }
+
+    /// Comes down to the leaf that covers `key`.
+    #[inline(always)]
+    pub(super) fn descend_to(self, attempts: &mut Attempts<'p>, key: &[u8]) -> Result<Reached> {
+        self.descend(attempts, |page| page.find_child(key))
+    }
+}

@@ -1,0 +1,208 @@
+//! B+-trees over the buffer pool.
+//!
+//! Readers and writers come down by optimistic lock coupling: begin the child, then validate the parent. A
+//! reader never stores to shared memory. An update upgrades only its leaf; a full node is split, an
+//! underfull one merged, by a pass of its own from above that latches parent, then node, then sibling. The
+//! root keeps its page id for the life of the tree, and there are no sibling links: a scan goes on by the
+//! fence key of the leaf that it leaves.
+//!
+//! * [T1] A value read optimistically is used only after the latch of its page validated.
+//! * [T2] `find` is asked only for keys between the page's fences: a descent whose every step
+//!   validated ends at such a page.
+//! * [T3] Order: ticket, gate, reservation, latches. No thread waits for a frame or a load while it holds a latch: pages are
+//!   made resident and frames reserved first.
+//! * [T4] A change is made inside the gate, after [`Pool::touch`], and nothing can fail between its first store
+//!   and its last.
+//! * [T5] Levels fall by one a step, so that no damaged file leads a descent in a circle.
+//!
+//! Optimistic lock coupling: Leis et al., "The ART of Practical Synchronization" (DaMoN 2016) and "Optimistic Lock
+//! Coupling" (IEEE Data Eng. Bull. 2019).
+//!
+//! Tested through the public API against a `BTreeMap` (`engine/tests`), with tiny pools and every page size.
+
+mod attempts;
+mod bulk;
+mod descend;
+mod destroy;
+mod lengths;
+mod read;
+mod scan;
+mod smo;
+mod write;
+
+pub(crate) use lengths::Lengths;
+pub(crate) use scan::{Batch, Cursor, Edge};
+pub(crate) use write::Swap;
+
+use crate::error::{Corruption, Error, Result};
+use crate::id::{FrameId, PageId, TreeId};
+use crate::node::{self, ChildWord};
+use crate::pool::Pool;
+use attempts::Attempts;
+use latchkv_latch::primitives::{AtomicBool, AtomicU64, Ordering};
+use latchkv_latch::{Inside, Version};
+
+/// Greatest value, in bytes.
+pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// What all handles of one tree share.
+#[derive(Debug)]
+pub(crate) struct TreeCore {
+    /// Its id.
+    pub(crate) id: TreeId,
+    /// Its root, for ever.
+    pub(crate) root: PageId,
+    /// The root's child word. Relaxed everywhere: a stale hint is found out by the frame header, and any
+    /// thread may put in what it found.
+    root_hint: AtomicU64,
+    /// Number of records.
+    pub(crate) lengths: Lengths,
+    /// Set inside the closed gate, so that no change straddles it. Relaxed: the gate carries the edge for
+    /// writers, and a reader that misses it meets a root that is gone.
+    dropped: AtomicBool,
+}
+
+impl TreeCore {
+    /// A tree of `length` records.
+    pub(crate) fn new(id: TreeId, root: PageId, length: u64) -> TreeCore {
+        TreeCore {
+            id,
+            root,
+            root_hint: AtomicU64::new(ChildWord::unhinted(root).0),
+            lengths: Lengths::new(length),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// The tree is gone.
+    #[inline(always)]
+    pub(crate) fn is_dropped(&self) -> bool {
+        // Relaxed: see the field.
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The tree is gone from now on; the caller keeps the gate closed.
+    pub(crate) fn set_dropped(&self) {
+        // Relaxed: see the field.
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How a change gets into the gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GateMode {
+    /// By entering it for each step.
+    Enter,
+    /// The caller is inside for longer than this change.
+    Held,
+}
+
+/// A tree and the pool it lives in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Btree<'p> {
+    pool: &'p Pool,
+    core: &'p TreeCore,
+    gate: GateMode,
+}
+
+/// A page reached optimistically.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeAt {
+    frame: FrameId,
+    version: Version,
+}
+
+/// A page reached optimistically, and the place in its parent it was reached by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reached {
+    node: NodeAt,
+    /// Parent and the index of the child in it; the root has none.
+    parent: Option<(NodeAt, usize)>,
+}
+
+impl<'p> Btree<'p> {
+    /// A tree whose changes enter the gate.
+    #[inline(always)]
+    pub(crate) fn new(pool: &'p Pool, core: &'p TreeCore) -> Btree<'p> {
+        Btree { pool, core, gate: GateMode::Enter }
+    }
+
+    /// A tree changed by a thread that is inside the gate already.
+    pub(crate) fn within_gate(pool: &'p Pool, core: &'p TreeCore) -> Btree<'p> {
+        Btree { pool, core, gate: GateMode::Held }
+    }
+
+    fn attempts(self) -> Attempts<'p> {
+        Attempts::new((self.gate == GateMode::Enter).then_some(self.pool))
+    }
+
+    /// Enters the gate. What is dropped stays as it is.
+    #[inline(always)]
+    fn enter(self) -> Result<Option<Inside<'p>>> {
+        let inside = match self.gate {
+            GateMode::Enter => Some(self.pool.gate().enter()),
+            GateMode::Held => None,
+        };
+        self.check_alive()?;
+        Ok(inside)
+    }
+
+    #[inline(always)]
+    fn check_alive(self) -> Result<()> {
+        if self.core.is_dropped() { Err(self.damage(self.core.root, "tree was dropped")) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    fn page(self, at: NodeAt) -> node::Page<'p> {
+        self.pool.page(at.frame)
+    }
+
+    #[inline(always)]
+    fn valid(self, at: NodeAt) -> bool {
+        self.pool.latch(at.frame).validate(at.version)
+    }
+
+    /// Something read from `at` makes no sense: fine if the page changed meanwhile, damage if it did not.
+    #[cold]
+    fn torn(self, at: NodeAt, what: &'static str) -> Result<()> {
+        let page = self.page(at).page_id();
+        if self.valid(at) { Err(self.damage(page, what)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn damage(self, page: PageId, what: &'static str) -> Error {
+        let store = self.pool.store();
+        Corruption {
+            file: store.path().to_owned(),
+            offset: store.placement(page).map(|placement| placement.block.offset()),
+            page: Some(page),
+            tree: Some(self.core.id),
+            what,
+            expected: String::new(),
+            got: String::new(),
+        }
+        .into()
+    }
+
+    /// Names the tree in an error that comes from below.
+    #[cold]
+    fn in_tree(self, error: Error) -> Error {
+        match error {
+            Error::Corrupt(mut corruption) => {
+                corruption.tree.get_or_insert(self.core.id);
+                Error::Corrupt(corruption)
+            }
+            other => other,
+        }
+    }
+
+    /// Formats the root as an empty leaf. For a tree whose root page was just created.
+    pub(crate) fn format_root(page: node::Page<'_>, root: PageId, tree: TreeId) {
+        page.format(0, root, tree, b"", None);
+    }
+
+    fn root_word(self) -> ChildWord {
+        // Relaxed: a hint.
+        ChildWord(self.core.root_hint.load(Ordering::Relaxed))
+    }
+}

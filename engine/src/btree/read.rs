@@ -1,0 +1,117 @@
+//! Point reads: no latch, no store to shared memory, no heap allocation but for the scratch of a thread's first read.
+
+use super::{Btree, NodeAt};
+use crate::error::Result;
+use crate::node::{Found, LeafPayload, bytes_of};
+use std::cell::Cell;
+
+thread_local! {
+    /// Taken while in use, so that a closure may read again.
+    static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+/// Scratch beyond this is given back after use, in words.
+const SCRATCH_KEPT_WORDS: usize = 8 << 10;
+
+/// What one look at a leaf says.
+enum Look {
+    Restart,
+    Absent,
+    /// The value lies in the scratch from this byte on, for so many bytes.
+    Inline(usize, usize),
+    /// The value of an extent.
+    Extent(Vec<u8>),
+}
+
+impl<'p> Btree<'p> {
+    /// Hands the value of `key` to `f`; `None` if there is no such key.
+    #[inline]
+    pub(crate) fn get_with<R>(self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let mut scratch = SCRATCH.take();
+        let mut attempts = self.attempts();
+        let result = loop {
+            let leaf = match self.descend_to(&mut attempts, key) {
+                Ok(reached) => reached.node,
+                Err(error) => break Err(error),
+            };
+            match self.look(leaf, key, &mut scratch) {
+                Ok(Look::Restart) => attempts.again(),
+                Ok(Look::Absent) => break Ok(None),
+                Ok(Look::Inline(start, len)) => {
+                    break Ok(Some(f(&bytes_of(&scratch)[start..start + len])));
+                }
+                Ok(Look::Extent(value)) => break Ok(Some(f(&value))),
+                Err(error) => break Err(error),
+            }
+        };
+        if scratch.capacity() <= SCRATCH_KEPT_WORDS {
+            SCRATCH.set(scratch);
+        }
+        result
+    }
+
+    /// The value of `key` in `leaf` at the leaf's version, and its place. `None`: start again.
+    #[expect(clippy::type_complexity, reason = "two answers of one look")]
+    pub(super) fn value_at(
+        self,
+        leaf: NodeAt,
+        key: &[u8],
+    ) -> Result<Option<(Found, Option<Vec<u8>>)>> {
+        let found = self.page(leaf).find(key);
+        let mut scratch = Vec::new();
+        Ok(match self.look(leaf, key, &mut scratch)? {
+            Look::Restart => None,
+            Look::Absent => Some((found, None)),
+            Look::Inline(start, len) => {
+                Some((found, Some(bytes_of(&scratch)[start..start + len].to_vec())))
+            }
+            Look::Extent(value) => Some((found, Some(value))),
+        })
+    }
+
+    /// Whether `key` is there.
+    pub(crate) fn contains(self, key: &[u8]) -> Result<bool> {
+        let mut attempts = self.attempts();
+        loop {
+            let leaf = self.descend_to(&mut attempts, key)?.node;
+            let found = self.page(leaf).find(key);
+            if self.valid(leaf) {
+                return Ok(found.exact);
+            }
+            attempts.again();
+        }
+    }
+
+    #[inline(always)]
+    fn look(self, leaf: NodeAt, key: &[u8], scratch: &mut Vec<u64>) -> Result<Look> {
+        let page = self.page(leaf);
+        let found = page.find(key);
+        if !found.exact {
+            return Ok(if self.valid(leaf) { Look::Absent } else { Look::Restart });
+        }
+        let Some(record) = page.record(found.at) else {
+            self.torn(leaf, "record lies outside the page")?;
+            return Ok(Look::Restart);
+        };
+        let start = page.copy_payload(record, scratch);
+        if !self.valid(leaf) {
+            return Ok(Look::Restart);
+        }
+        let len = record.meta.payload_len();
+        if !record.meta.is_extent() {
+            return Ok(Look::Inline(start, len));
+        }
+        let name = bytes_of(scratch).get(start..start + len).and_then(LeafPayload::extent_of);
+        let Some((extent, len)) = name else {
+            return Err(self.damage(page.page_id(), "name of a large value"));
+        };
+        let mut value = Vec::new();
+        let read = self.pool.store().read_value(extent, len as usize, &mut value);
+        // An extent lives at least as long as the leaf that names it is unchanged.
+        match read {
+            _ if !self.valid(leaf) => Ok(Look::Restart),
+            Ok(()) => Ok(Look::Extent(value)),
+            Err(error) => Err(self.in_tree(error)),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Which trees there are: name -> id and root page, kept in a tree of its own.
+//!
+//! The catalog tree has id 0 and root page 1. Its records, values little-endian:
+//!
+//! ```text
+//! 'n' name                      ->  tree id : 4 bytes, root page : 8 bytes
+//! 'd' root page : 8, big-endian ->  tree id : 4 bytes          a tree being taken apart
+//! ```
+//!
+//! Names are looked up in an immutable map behind an epoch-protected pointer, so that opening a tree that is known takes no
+//! lock; data definition (create, drop, rename, clear) goes one at a time under a mutex and replaces the map.
+//!
+//! * [D1] What a definition changes in the catalog it changes inside the gate in one go, so a checkpoint has all of it or nothing.
+//! * [D2] A dropped or cleared tree's pages are freed step by step afterwards. Until the last is free a 'd' record names
+//!   what is left, and opening the database goes on with it.
+//! * [D3] Lock order: `definitions`, gate, `lengths`. A checkpoint takes `lengths` alone, with the gate closed.
+
+mod records;
+mod registry;
+
+use crate::btree::{Btree, TreeCore};
+use crate::error::{Error, Result, Usage};
+use crate::id::{PageId, TreeId};
+use crate::pool::Pool;
+use latchkv_latch::primitives::{AtomicU32, Ordering};
+use records::Record;
+use registry::Registry;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Greatest name, in bytes of UTF-8.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// The trees of one database.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    core: TreeCore,
+    /// The catalog's root page exists. False only in a database that was killed between its making and its
+    /// first checkpoint and is now open for reading.
+    present: bool,
+    registry: Registry,
+    next_tree: AtomicU32,
+    /// Length of each tree whose core is not in the registry; as of the checkpoint that was opened.
+    lengths: Mutex<BTreeMap<TreeId, u64>>,
+    definitions: Mutex<()>,
+}
+
+impl Catalog {
+    /// Opens the catalog of the pool's store, making it in a new one.
+    pub(crate) fn open(pool: &Pool) -> Result<Catalog> {
+        let store = pool.store();
+        let mut lengths: BTreeMap<TreeId, u64> = store.lengths().into_iter().collect();
+        let present = store.knows(PageId::CATALOG) || !store.read_only();
+        if present && !store.knows(PageId::CATALOG) {
+            let mut reservation = pool.reserve(1)?;
+            let root = reservation.create();
+            debug_assert_eq!(root.page_id(), PageId::CATALOG);
+            Btree::format_root(root.page(), root.page_id(), TreeId::CATALOG);
+        }
+        let length = lengths.remove(&TreeId::CATALOG).unwrap_or(0);
+        Ok(Catalog {
+            core: TreeCore::new(TreeId::CATALOG, PageId::CATALOG, length),
+            present,
+            registry: Registry::new(),
+            next_tree: AtomicU32::new(store.next_tree().0.max(1)),
+            lengths: Mutex::new(lengths),
+            definitions: Mutex::new(()),
+        })
+    }
+
+    fn tree<'p>(&'p self, pool: &'p Pool) -> Btree<'p> {
+        Btree::new(pool, &self.core)
+    }
+
+    /// The catalog tree itself, for the checker.
+    pub(crate) fn core(&self) -> &TreeCore {
+        &self.core
+    }
+
+    fn define(&self) -> MutexGuard<'_, ()> {
+        // What it guards is in the tree and the registry, which are whole after a panic.
+        self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lengths(&self) -> MutexGuard<'_, BTreeMap<TreeId, u64>> {
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, pool: &Pool, name: &str) -> Result<Option<Record>> {
+        if !self.present {
+            return Ok(None);
+        }
+        let value = self.tree(pool).get_with(&records::name_key(name), Record::decode)?;
+        match value {
+            None => Ok(None),
+            Some(Some(record)) => Ok(Some(record)),
+            Some(None) => Err(self.damaged(pool)),
+        }
+    }
+
+    fn damaged(&self, pool: &Pool) -> Error {
+        let store = pool.store();
+        let mut error = store.corrupt(PageId::CATALOG, "catalog record", "id and root".into(), String::new());
+        if let Error::Corrupt(corruption) = &mut error {
+            corruption.tree = Some(TreeId::CATALOG);
+        }
+        error
+    }
+
+    /// The tree of that name, if there is one.
+    pub(crate) fn get(&self, pool: &Pool, name: &str) -> Result<Option<Arc<TreeCore>>> {
+        check_name(name)?;
+        if let Some(core) = self.registry.get(name) {
+            return Ok(Some(core));
+        }
+        let _definitions = self.define();
+        self.get_defined(pool, name)
+    }
+
+    /// [`get`](Self::get), with the definitions held.
+    fn get_defined(&self, pool: &Pool, name: &str) -> Result<Option<Arc<TreeCore>>> {
+        if let Some(core) = self.registry.get(name) {
+            return Ok(Some(core));
+        }
+        let Some(record) = self.find(pool, name)? else { return Ok(None) };
+        let mut lengths = self.lengths();
+        let length = lengths.remove(&record.tree).unwrap_or(0);
+        let core = Arc::new(TreeCore::new(record.tree, record.root, length));
+        self.registry.insert(name, Arc::clone(&core));
+        drop(lengths);
+        Ok(Some(core))
+    }
+
+    /// The tree of that name, made if there is none.
+    pub(crate) fn get_or_create(&self, pool: &Pool, name: &str) -> Result<Arc<TreeCore>> {
+        if let Some(core) = self.get(pool, name)? {
+            return Ok(core);
+        }
+        let _definitions = self.define();
+        if let Some(core) = self.get_defined(pool, name)? {
+            return Ok(core);
+        }
+        let _inside = pool.gate().enter();
+        let mut reservation = pool.reserve(1)?;
+        let root = reservation.create();
+        // Relaxed: only definitions change it, and they exclude each other.
+        let tree = TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed));
+        Btree::format_root(root.page(), root.page_id(), tree);
+        let root_page = root.page_id();
+        drop(root);
+        drop(reservation);
+        let record = Record { tree, root: root_page };
+        if let Err(error) = self.within_gate(pool).put(&records::name_key(name), &record.encode()) {
+            pool.free_unloaded(root_page);
+            return Err(error);
+        }
+        let core = Arc::new(TreeCore::new(tree, root_page, 0));
+        self.registry.insert(name, Arc::clone(&core));
+        Ok(core)
+    }
+
+    fn within_gate<'p>(&'p self, pool: &'p Pool) -> Btree<'p> {
+        Btree::within_gate(pool, &self.core)
+    }
+
+    /// Every name, ascending.
+    pub(crate) fn names(&self, pool: &Pool) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        if self.present {
+            records::each_name(self.tree(pool), |name, _| names.push(name))?;
+        }
+        Ok(names)
+    }
+
+    /// Every tree, ascending by name.
+    pub(crate) fn all(&self, pool: &Pool) -> Result<Vec<(String, Arc<TreeCore>)>> {
+        let names = self.names(pool)?;
+        let cores = names.into_iter().map(|name| {
+            let core = self.get(pool, &name)?;
+            Ok(core.map(|core| (name, core)))
+        });
+        cores.filter_map(Result::transpose).collect()
+    }
+
+    /// Gives a tree another name. Handles stay good.
+    pub(crate) fn rename(&self, pool: &Pool, from: &str, to: &str) -> Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        let _definitions = self.define();
+        let Some(core) = self.get_defined(pool, from)? else {
+            return Err(Usage::NoSuchTree(from.to_owned()).into());
+        };
+        if from == to {
+            return Ok(());
+        }
+        if self.get_defined(pool, to)?.is_some() {
+            return Err(Usage::TreeExists(to.to_owned()).into());
+        }
+        let record = Record { tree: core.id, root: core.root };
+        // [D1]: the put can fail, the delete of a record that was just read cannot but by damage.
+        let _inside = pool.gate().enter();
+        let tree = self.within_gate(pool);
+        tree.put(&records::name_key(to), &record.encode())?;
+        if let Err(error) = tree.delete(&records::name_key(from)) {
+            // One name is better than two; the first error is the one to tell.
+            let _ = tree.delete(&records::name_key(to));
+            return Err(error);
+        }
+        self.registry.remove(from);
+        self.registry.insert(to, core);
+        Ok(())
+    }
+
+    /// Drops a tree. False: there is none of that name.
+    pub(crate) fn drop_tree(&self, pool: &Pool, name: &str) -> Result<bool> {
+        check_name(name)?;
+        let definitions = self.define();
+        let Some(core) = self.get_defined(pool, name)? else { return Ok(false) };
+        {
+            let _inside = pool.gate().enter();
+            let tree = self.within_gate(pool);
+            tree.put(&records::dropping_key(core.root), &core.id.0.to_le_bytes())?;
+            // If this fails the 'd' record stays beside the name, and `finish_drops` knows what that means.
+            tree.delete(&records::name_key(name))?;
+            self.registry.remove(name);
+            core.set_dropped();
+        }
+        drop(definitions);
+        self.finish_drop(pool, core.id, core.root)?;
+        Ok(true)
+    }
+
+    /// Removes every record of a tree. Handles stay good.
+    pub(crate) fn clear(&self, pool: &Pool, core: &TreeCore) -> Result<()> {
+        let definitions = self.define();
+        // A page to move the content to, named by a record before anything moves: an empty tree of its own so far.
+        let moved = {
+            let _inside = pool.gate().enter();
+            let mut reservation = pool.reserve(1)?;
+            let page = reservation.create();
+            Btree::format_root(page.page(), page.page_id(), core.id);
+            let moved = page.page_id();
+            drop(page);
+            drop(reservation);
+            let put = self.within_gate(pool).put(&records::dropping_key(moved), &core.id.0.to_le_bytes());
+            if let Err(error) = put {
+                pool.free_unloaded(moved);
+                return Err(error);
+            }
+            moved
+        };
+        let cleared = {
+            // Nobody is inside: no insert straddles the move, and the length is exact.
+            let _closed = pool.gate().close();
+            let cleared = Btree::within_gate(pool, core).move_root_to(moved);
+            if cleared.is_ok() {
+                core.lengths.set(0);
+            }
+            cleared
+        };
+        drop(definitions);
+        let finished = self.finish_drop(pool, core.id, moved);
+        cleared.and(finished)
+    }
+
+    /// Takes apart what a 'd' record names.
+    fn finish_drop(&self, pool: &Pool, tree: TreeId, root: PageId) -> Result<()> {
+        // Whoever was inside when the tree was detached has left after this.
+        drop(pool.gate().close());
+        let detached = TreeCore::new(tree, root, 0);
+        if pool.store().knows(root) {
+            Btree::new(pool, &detached).destroy()?;
+        }
+        self.tree(pool).delete(&records::dropping_key(root))?;
+        Ok(())
+    }
+
+    /// Goes on with the drops that a crash or a full disk interrupted.
+    pub(crate) fn finish_drops(&self, pool: &Pool) -> Result<()> {
+        let mut named = HashSet::new();
+        records::each_name(self.tree(pool), |_, record| {
+            named.insert(record.root);
+        })?;
+        for (tree, root) in self.dropping(pool)? {
+            if named.contains(&root) {
+                self.tree(pool).delete(&records::dropping_key(root))?;
+            } else {
+                self.finish_drop(pool, tree, root)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The trees that are being taken apart.
+    pub(crate) fn dropping(&self, pool: &Pool) -> Result<Vec<(TreeId, PageId)>> {
+        let mut dropping = Vec::new();
+        if self.present {
+            records::each_dropping(self.tree(pool), |tree, root| dropping.push((tree, root)))?;
+        }
+        Ok(dropping)
+    }
+
+    /// The lengths of all trees and the next tree id, exact if the caller keeps the gate closed.
+    pub(crate) fn lengths_for_checkpoint(&self) -> (Vec<(TreeId, u64)>, TreeId) {
+        let mut lengths = self.lengths().clone();
+        lengths.insert(TreeId::CATALOG, self.core.lengths.sum());
+        self.registry.each(|core| {
+            lengths.insert(core.id, core.lengths.sum());
+        });
+        // Relaxed: the gate is closed.
+        let next = TreeId(self.next_tree.load(Ordering::Relaxed));
+        (lengths.into_iter().collect(), next)
+    }
+}
+
+/// Refuses names that are empty, too long, or hold control characters.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > NAME_BYTES_MAX {
+        "it has more than 255 bytes"
+    } else if name.chars().any(char::is_control) {
+        "it holds a control character"
+    } else {
+        return Ok(());
+    };
+    Err(Usage::BadName { name: name.to_owned(), why }.into())
+}

@@ -1,0 +1,126 @@
+//! Is this database whole?
+//!
+//! Writers are kept out while it runs, so that one state is looked at; readers and evictors go on. In order:
+//!
+//! 1. page map, block allocator and superblocks against each other;
+//! 2. every page on disk against its checksum;
+//! 3. every tree from its root: each page well formed, one level below its parent, of its tree, its fences those that the parent
+//!    says; large values readable; the number of records as counted;
+//! 4. every page reached exactly once, and no page left over.
+//!
+//! Damage is collected, not returned as an error, so that one bad page does not hide the next.
+
+mod walk;
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::id::PageId;
+use crate::pool::Pool;
+use walk::Walk;
+
+/// Problems kept; more are counted only.
+const PROBLEMS_KEPT: usize = 1000;
+/// Pages asked of the page map at once.
+const PAGES_AT_ONCE: usize = 1024;
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckProgress {
+    /// Pages looked at, each twice: on disk and in its tree.
+    pub pages_done: u64,
+    /// Pages to look at.
+    pub pages_total: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Trees walked, the catalog included.
+    pub trees: u64,
+    /// Pages reached, large values included.
+    pub pages: u64,
+    /// Records of all trees but the catalog.
+    pub records: u64,
+    /// Everything that is wrong, up to a thousand.
+    pub problems: Vec<Error>,
+    /// Number of problems.
+    pub problem_count: u64,
+}
+
+impl CheckReport {
+    /// Nothing is wrong.
+    pub fn is_ok(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn problem(&mut self, error: Error) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_KEPT {
+            self.problems.push(error);
+        }
+    }
+}
+
+/// Runs the whole check.
+pub(crate) fn run(
+    pool: &Pool,
+    catalog: &Catalog,
+    mut progress: impl FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let store = pool.store();
+    let mut report = CheckReport::default();
+    // Names need the catalog's lock, which comes before the gate.
+    let (trees, unreadable) = match catalog.all(pool) {
+        Ok(trees) => (trees, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let closed = pool.gate().close();
+    report.problems.extend(unreadable);
+    report.problem_count = report.problems.len() as u64;
+    for error in store.audit() {
+        report.problem(error);
+    }
+    let total = 2 * store.usage().pages;
+    let mut done = 0;
+    let mut tick = |by: u64| {
+        done += by;
+        progress(CheckProgress { pages_done: done.min(total), pages_total: total });
+    };
+    let mut from = PageId(1);
+    loop {
+        let pages = store.pages_from(from, PAGES_AT_ONCE);
+        let Some(&last) = pages.last() else { break };
+        for &page in &pages {
+            if let Err(error) = store.verify_page(page) {
+                report.problem(error);
+            }
+        }
+        tick(pages.len() as u64);
+        from = PageId(last.0 + 1);
+    }
+    let mut walk = Walk::new(pool, &mut report, &mut tick);
+    if store.knows(PageId::CATALOG) {
+        walk.tree(catalog.core().id, PageId::CATALOG, Some(catalog.core().lengths.sum()));
+    }
+    walk.forget_records();
+    for (_, core) in &trees {
+        if !core.is_dropped() {
+            walk.tree(core.id, core.root, Some(core.lengths.sum()));
+        }
+    }
+    if let Ok(dropping) = catalog.dropping(pool) {
+        let named: Vec<PageId> = trees.iter().map(|(_, core)| core.root).collect();
+        for (tree, root) in dropping {
+            if store.knows(root) && !named.contains(&root) {
+                walk.detached(tree, root);
+            }
+        }
+    }
+    walk.unreached();
+    drop(walk);
+    drop(closed);
+    tick(total);
+    Ok(report)
+}

@@ -1,0 +1,299 @@
+//! [`Ring`]: one io_uring, used by one thread at a time, that carries a batch of transfers to its end.
+//!
+//! ```text
+//!   parts  [ done ][ done ][ in flight ][ in flight ][ again ][ not yet pushed ] ...
+//!                           at most DEPTH of these
+//! ```
+//!
+//! The file is registered with the ring, which saves its look-up in every transfer. The memory is the caller's
+//! own: no buffers are registered, and the kernel pins the pages of each transfer while it lasts.
+//!
+//! # Invariants
+//!
+//! - \[U1\] When `run` returns, the kernel has no transfer in flight and will start none of those that were pushed:
+//!   so the memory of the parts is used during the call only. Nothing between the first push and
+//!   the return can panic or return early.
+//! - \[U2\] A ring that could not be entered is `broken`: the entries left in its queue are never submitted, because
+//!   `run` refuses it from then on.
+//! - \[U3\] At most `DEPTH` transfers are pushed and not completed, so neither queue overflows.
+//!
+//! Tested by `io::tests` through the disk above it.
+
+use io_uring::{IoUring, Probe, opcode, types};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
+
+/// Transfers in flight in one ring.
+pub(super) const DEPTH: usize = 64;
+
+/// Index of the file in the ring's table.
+const FILE: types::Fixed = types::Fixed(0);
+
+/// Which way bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    /// From the file into memory.
+    Read,
+    /// From memory into the file.
+    Write,
+}
+
+/// One transfer of a batch. `done < len` after a successful read says that the file ended there.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) offset: u64,
+    pub(super) start: *mut u8,
+    pub(super) len: u32,
+    pub(super) done: u32,
+}
+
+/// See the module head.
+pub(super) struct Ring {
+    uring: IoUring,
+    broken: bool,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A ring for `file`, if the system allows one that can read and write.
+    pub(super) fn open(file: &File) -> io::Result<Ring> {
+        let uring = IoUring::new(DEPTH as u32)?;
+        let mut probe = Probe::new();
+        uring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel's io_uring can neither read nor write",
+            ));
+        }
+        uring.submitter().register_files(&[file.as_raw_fd()])?;
+        Ok(Ring {
+            uring,
+            broken: false,
+        })
+    }
+
+    /// Whether it can still be used \[U2\].
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Carries out all parts, short transfers completed, and gives the first failure. `granule` is as in
+    /// [`super::probe::read_to_end`].
+    ///
+    /// # Safety
+    ///
+    /// For the time of the call, the memory of each part is readable for [`Direction::Write`]; for
+    /// [`Direction::Read`] it is writable, and no other part and no reference covers it.
+    pub(super) unsafe fn run(
+        &mut self,
+        direction: Direction,
+        parts: &mut [Part],
+        granule: u32,
+    ) -> io::Result<()> {
+        if self.broken {
+            return Err(io::Error::other("the ring is out of order"));
+        }
+        let mut failure = None;
+        let mut next = 0;
+        let mut again = Vec::new();
+        let mut in_flight = 0;
+        loop {
+            while failure.is_none() && in_flight < DEPTH {
+                let index = match again.pop() {
+                    Some(index) => index,
+                    None if next < parts.len() => {
+                        next += 1;
+                        next - 1
+                    }
+                    None => break,
+                };
+                let Some(part) = parts.get(index) else { break };
+                // SAFETY: the caller vouches for the memory during the call, and [U1] it is used no longer.
+                if unsafe { self.push(direction, part, index as u64) } {
+                    in_flight += 1;
+                } else {
+                    failure = Some(io::Error::other("the ring has no room"));
+                }
+            }
+            if in_flight == 0 {
+                return failure.map_or(Ok(()), Err);
+            }
+            let more = failure.is_none() && (next < parts.len() || !again.is_empty());
+            let wanted = if more {
+                in_flight.div_ceil(2)
+            } else {
+                in_flight
+            };
+            if let Err(error) = self.enter(wanted) {
+                failure.get_or_insert(error);
+                in_flight = in_flight.saturating_sub(self.uring.submission().len());
+            }
+            for completion in self.uring.completion() {
+                in_flight = in_flight.saturating_sub(1);
+                let index = completion.user_data() as usize;
+                let Some(part) = parts.get_mut(index) else {
+                    continue;
+                };
+                match part.complete(direction, completion.result(), granule) {
+                    Ok(true) => {}
+                    Ok(false) => again.push(index),
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues what is left of a part; false when the queue is full, which \[U3\] excludes.
+    ///
+    /// # Safety
+    ///
+    /// As `run`, until the transfer completes.
+    unsafe fn push(&mut self, direction: Direction, part: &Part, tag: u64) -> bool {
+        let start = part.start.wrapping_add(part.done as usize);
+        let len = part.len - part.done;
+        let offset = part.offset + u64::from(part.done);
+        let entry = match direction {
+            Direction::Read => opcode::Read::new(FILE, start, len).offset(offset).build(),
+            Direction::Write => opcode::Write::new(FILE, start, len).offset(offset).build(),
+        };
+        // SAFETY: the caller keeps the memory valid until the transfer completes.
+        unsafe { self.uring.submission().push(&entry.user_data(tag)) }.is_ok()
+    }
+
+    /// Submits what is queued and waits for completions. An error says that what is still queued never will be
+    /// submitted \[U2\]; it is given once, and later calls only wait.
+    fn enter(&mut self, wanted: usize) -> io::Result<()> {
+        if self.broken {
+            const GETEVENTS: u32 = 1;
+            // SAFETY: submits nothing and passes no argument: it only waits for one completion.
+            let waited = unsafe {
+                self.uring
+                    .submitter()
+                    .enter::<libc::sigset_t>(0, 1, GETEVENTS, None)
+            };
+            if waited.is_err() {
+                // Completions are posted on any return from the kernel, so a nap gathers them as well. This ends
+                // when the device does, as a plain read would.
+                thread::sleep(Duration::from_millis(1));
+            }
+            return Ok(());
+        }
+        match self.uring.submit_and_wait(wanted) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // A signal, or the kernel is short of something for now: completions make room.
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {
+                    thread::yield_now();
+                    Ok(())
+                }
+                _ => {
+                    self.broken = true;
+                    Err(error)
+                }
+            },
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The system tears a ring down some time after it is closed; the file is let go now.
+        let _ = self.uring.submitter().unregister_files();
+    }
+}
+
+impl Part {
+    /// Takes note of a completion; true when nothing of the part is left to do.
+    fn complete(&mut self, direction: Direction, result: i32, granule: u32) -> io::Result<bool> {
+        let Ok(moved) = u32::try_from(result) else {
+            return match -result {
+                libc::EINTR | libc::EAGAIN => Ok(false),
+                code => Err(io::Error::from_raw_os_error(code)),
+            };
+        };
+        let left = self.len - self.done;
+        if moved >= left {
+            self.done = self.len;
+            return Ok(true);
+        }
+        if moved < granule {
+            return match direction {
+                Direction::Read => {
+                    self.done += moved;
+                    Ok(true)
+                }
+                Direction::Write => Err(io::Error::from(io::ErrorKind::WriteZero)),
+            };
+        }
+        self.done += moved / granule * granule;
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(len: u32) -> Part {
+        Part {
+            offset: 0,
+            start: std::ptr::null_mut(),
+            len,
+            done: 0,
+        }
+    }
+
+    #[test]
+    fn a_short_transfer_goes_on_at_a_whole_granule() {
+        let mut one = part(12288);
+        assert!(
+            !one.complete(Direction::Write, 5000, 4096)
+                .expect("short, not failed")
+        );
+        assert_eq!(one.done, 4096);
+        assert!(
+            one.complete(Direction::Write, 8192, 4096)
+                .expect("the rest")
+        );
+        assert_eq!(one.done, 12288);
+    }
+
+    #[test]
+    fn the_end_of_the_file_ends_a_read_and_fails_a_write() {
+        let mut one = part(8192);
+        assert!(
+            !one.complete(Direction::Read, 5000, 4096)
+                .expect("short, not failed")
+        );
+        assert!(one.complete(Direction::Read, 904, 4096).expect("the end"));
+        assert_eq!(one.done, 5000);
+        assert!(part(8192).complete(Direction::Read, 0, 1).expect("the end"));
+        assert!(part(8192).complete(Direction::Write, 0, 1).is_err());
+    }
+
+    #[test]
+    fn an_interrupted_transfer_is_done_again_and_a_full_disk_is_seen() {
+        assert!(
+            !part(1)
+                .complete(Direction::Write, -libc::EINTR, 1)
+                .expect("again")
+        );
+        let full = part(1)
+            .complete(Direction::Write, -libc::ENOSPC, 1)
+            .expect_err("full");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,283 @@
+//! The io_uring backend: batches of transfers in flight at once, past the page cache where that is possible.
+//!
+//! ```text
+//!   write(batch) -> cut into parts of <= 1 MiB -> a ring, 64 in flight -> all completions checked
+//!   read(one)    -> a free ring, or plain pread when all rings are busy
+//!   sync         -> fdatasync
+//! ```
+//!
+//! Several rings, so that threads do not queue for one: a thread takes the first that is free, starting from its
+//! own index. A reader never waits for a ring.
+//!
+//! # Direct mode
+//!
+//! With `O_DIRECT` every transfer has offset, length and address in multiples of [`BLOCK_BYTES`]. Reads that do not
+//! are widened and copied; writes always have the first two \[D1\], and are copied if only the address is odd \[D2\].
+//! A transfer that is refused with `EINVAL` (a device with larger sectors, a file system that changed its mind)
+//! switches the file to buffered mode for good and is done again; the report says so.
+//!
+//! # Orderings
+//!
+//! | what | order | why |
+//! |---|---|---|
+//! | `direct` | Relaxed | a hint: whoever sees an old value meets `EINVAL` and looks again, or aligns for nothing |
+//!
+//! Tested by `io::tests`; the emulation of other architectures refuses io_uring and tests the way around it.
+
+use super::aligned::AlignedBuf;
+use super::disk::{BackendReport, Disk, Write, check_range, check_writes};
+use super::pread::write_buffered;
+use super::probe;
+use super::ring::{Direction, Part, Ring};
+use crate::id::BLOCK_BYTES;
+use latchkv_latch::thread_index::thread_index;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Rings of one disk, as far as the system grants them.
+const RINGS_MAX: usize = 4;
+
+/// Greatest single transfer: larger ones are cut, so that their pieces overlap in time.
+const PART_BYTES_MAX: usize = 1 << 20;
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct UringDisk {
+    // Before `file`: the rings refer to it.
+    rings: Vec<Mutex<Ring>>,
+    file: File,
+    direct: AtomicBool,
+    note: Mutex<Option<String>>,
+}
+
+impl UringDisk {
+    /// Takes over `file` if the system grants at least one ring; gives it back with the reason otherwise.
+    pub(super) fn open(file: File) -> Result<UringDisk, (File, io::Error)> {
+        let mut rings = Vec::new();
+        while rings.len() < RINGS_MAX {
+            match Ring::open(&file) {
+                Ok(ring) => rings.push(Mutex::new(ring)),
+                Err(error) if rings.is_empty() => return Err((file, error)),
+                Err(_) => break,
+            }
+        }
+        let (direct, note) = match probe::enable_direct(&file) {
+            Ok(()) => (true, None),
+            Err(error) => (false, Some(buffered_note(&error))),
+        };
+        Ok(UringDisk {
+            rings,
+            file,
+            direct: AtomicBool::new(direct),
+            note: Mutex::new(note),
+        })
+    }
+
+    /// A ring that is free now.
+    fn free_ring(&self) -> Option<MutexGuard<'_, Ring>> {
+        let first = thread_index();
+        (0..self.rings.len()).find_map(|step| {
+            let ring = self.rings[(first + step) % self.rings.len()]
+                .try_lock()
+                .ok()?;
+            (!ring.is_broken()).then_some(ring)
+        })
+    }
+
+    /// A ring, waiting for one if need be; `None` when it is out of order.
+    fn ring(&self) -> Option<MutexGuard<'_, Ring>> {
+        self.free_ring().or_else(|| {
+            // A poisoned ring was left in the middle of a batch: not to be used again.
+            let ring = self.rings[thread_index() % self.rings.len()].lock().ok()?;
+            (!ring.is_broken()).then_some(ring)
+        })
+    }
+
+    fn is_direct(&self) -> bool {
+        // Relaxed: see the table of orderings.
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// Whether a failure in direct mode is one that buffered mode would not have; then that is the mode now.
+    pub(super) fn leaves_direct(&self, was_direct: bool, error: &io::Error) -> bool {
+        let leaves = was_direct
+            && error.raw_os_error() == Some(libc::EINVAL)
+            && probe::set_direct(&self.file, false).is_ok();
+        if leaves {
+            // Relaxed: see the table of orderings.
+            self.direct.store(false, Ordering::Relaxed);
+            *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffered_note(error));
+        }
+        leaves
+    }
+
+    /// Reads until `buf` is full or the file ends. In direct mode all is aligned.
+    fn read_to_end(&self, offset: u64, buf: &mut [u8], granule: usize) -> io::Result<usize> {
+        let Some(mut ring) = self.free_ring() else {
+            return probe::read_to_end(&self.file, offset, buf, granule);
+        };
+        let mut parts = Vec::with_capacity(buf.len().div_ceil(PART_BYTES_MAX));
+        for (piece, at) in buf
+            .chunks_mut(PART_BYTES_MAX)
+            .zip((offset..).step_by(PART_BYTES_MAX))
+        {
+            parts.push(Part {
+                offset: at,
+                start: piece.as_mut_ptr(),
+                len: piece.len() as u32,
+                done: 0,
+            });
+        }
+        // SAFETY: the parts are disjoint pieces of `buf`, borrowed uniquely for longer than the call.
+        unsafe { ring.run(Direction::Read, &mut parts, granule as u32) }?;
+        let mut read = 0;
+        for part in &parts {
+            read += part.done as usize;
+            if part.done < part.len {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    fn read_direct(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        if is_aligned(offset, buf) {
+            return self.read_to_end(offset, buf, BLOCK_BYTES);
+        }
+        let block = BLOCK_BYTES as u64;
+        let skip = (offset % block) as usize;
+        let wide_bytes = skip
+            .checked_add(buf.len())
+            .and_then(|bytes| bytes.checked_next_multiple_of(BLOCK_BYTES));
+        let mut wide = wide_bytes
+            .and_then(|bytes| AlignedBuf::try_new(bytes).ok())
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let read = self.read_to_end(offset - skip as u64, &mut wide, BLOCK_BYTES)?;
+        let wanted = read.saturating_sub(skip).min(buf.len());
+        buf[..wanted].copy_from_slice(&wide[skip..skip + wanted]);
+        Ok(wanted)
+    }
+
+    /// Writes by a ring; all is aligned as the mode wants it.
+    fn write_parts(&self, writes: &[Write<'_>], granule: usize) -> io::Result<()> {
+        let Some(mut ring) = self.ring() else {
+            return write_buffered(&self.file, writes);
+        };
+        let mut parts = Vec::with_capacity(writes.len());
+        for write in writes {
+            let offsets = (write.offset..).step_by(PART_BYTES_MAX);
+            for (piece, offset) in write.bytes.chunks(PART_BYTES_MAX).zip(offsets) {
+                let start = piece.as_ptr().cast_mut();
+                parts.push(Part {
+                    offset,
+                    start,
+                    len: piece.len() as u32,
+                    done: 0,
+                });
+            }
+        }
+        // SAFETY: the parts are pieces of slices borrowed for longer than the call, and are only read.
+        unsafe { ring.run(Direction::Write, &mut parts, granule as u32) }
+    }
+
+    fn write_direct(&self, writes: &[Write<'_>]) -> io::Result<()> {
+        let is_odd = |write: &Write<'_>| !is_aligned(write.offset, write.bytes);
+        if !writes.iter().any(is_odd) {
+            return self.write_parts(writes, BLOCK_BYTES);
+        }
+        let mut copies = Vec::new();
+        for write in writes.iter().filter(|write| is_odd(write)) {
+            let mut copy =
+                AlignedBuf::try_new(write.bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            copy.copy_from_slice(write.bytes);
+            copies.push(copy);
+        }
+        let mut copies = copies.iter();
+        let aligned: Cow<'_, [Write<'_>]> = writes
+            .iter()
+            .map(
+                |write| match is_odd(write).then(|| copies.next()).flatten() {
+                    Some(copy) => Write {
+                        offset: write.offset,
+                        bytes: copy,
+                    },
+                    None => *write,
+                },
+            )
+            .collect();
+        self.write_parts(&aligned, BLOCK_BYTES)
+    }
+}
+
+impl Disk for UringDisk {
+    fn backend(&self) -> BackendReport {
+        let note = self
+            .note
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        BackendReport {
+            name: "uring",
+            direct: self.is_direct(),
+            note,
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(offset, buf.len())?;
+        let direct = self.is_direct();
+        let read = if direct {
+            self.read_direct(offset, buf)
+        } else {
+            self.read_to_end(offset, buf, 1)
+        };
+        let read = match read {
+            Err(error) if self.leaves_direct(direct, &error) => self.read_to_end(offset, buf, 1),
+            read => read,
+        };
+        if read? < buf.len() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        Ok(())
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
+        check_writes(writes)?;
+        let direct = self.is_direct();
+        let written = if direct {
+            self.write_direct(writes)
+        } else {
+            self.write_parts(writes, 1)
+        };
+        match written {
+            Err(error) if self.leaves_direct(direct, &error) => self.write_parts(writes, 1),
+            written => written,
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+}
+
+/// Whether direct mode can take it as it is.
+fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
+    offset.is_multiple_of(BLOCK_BYTES as u64)
+        && bytes.len().is_multiple_of(BLOCK_BYTES)
+        && bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+}
+
+fn buffered_note(error: &io::Error) -> String {
+    format!("through the page cache, since O_DIRECT was refused: {error}")
+}

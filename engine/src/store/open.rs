@@ -1,0 +1,310 @@
+//! From nothing to an empty store, and from a superblock to the page map and the free space.
+//!
+//! ```text
+//!   superblock slots --choose--> manifest --> map pages --> every run that is reached --> free space
+//! ```
+//!
+//! Each step checks what it found before the next step uses it (\[S7]), so damage ends in an error with its place and the
+//! memory used stays within a small factor of what the file really holds. Opening costs 1 MiB of reading for each GiB of
+//! 16 KiB pages, and no page is read.
+//!
+//! Tested in `store::tests`.
+
+use super::blocks::{Blocks, Run, RunFault};
+use super::manifest::Manifest;
+use super::page_map::{Entries, MAP_PAGE_BLOCKS_MAX, PageMap};
+use super::place::{Placement, RESERVED_BLOCKS, RUN_BLOCKS_MAX, seed_manifest, seed_map_page};
+use super::state::State;
+use super::superblock::{self, SLOT_BLOCKS, Superblock};
+use super::{Durable, Store};
+use crate::error::{Corruption, Error, Result, Usage};
+use crate::id::{BLOCK_BYTES, BlockId, Epoch, TreeId};
+use crate::io::{AlignedBuf, Disk, Write, disk_error};
+use latchkv_latch::primitives::AtomicU64;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Refuses a page size that is no power of two from 4096 to 65536.
+pub(super) fn check_page_bytes(page_bytes: u32) -> Result<()> {
+    if page_bytes.is_power_of_two() && (4096..=65536).contains(&page_bytes) {
+        return Ok(());
+    }
+    Err(Error::Usage(Usage::BadOption {
+        option: "page_bytes",
+        actual: page_bytes.to_string(),
+        allowed: "4096, 8192, 16384, 32768 or 65536".into(),
+    }))
+}
+
+/// Where things are read from while a store is opened.
+struct Source<'a> {
+    disk: &'a dyn Disk,
+    path: &'a Path,
+    file_blocks: u64,
+}
+
+impl Source<'_> {
+    fn fault(&self, offset: u64, what: &'static str, expected: String, got: String) -> Error {
+        Error::from(Corruption {
+            file: self.path.to_owned(),
+            offset: Some(offset),
+            page: None,
+            tree: None,
+            what,
+            expected,
+            got,
+        })
+    }
+
+    /// Reads a run that lies within the file, and verifies it.
+    fn read_run(&self, placement: Placement, seed: u64, what: &'static str) -> Result<AlignedBuf> {
+        let offset = placement.block.offset();
+        let no_memory = |_| disk_error("read", self.path, std::io::ErrorKind::OutOfMemory.into());
+        let mut buf = AlignedBuf::try_new(placement.bytes()).map_err(no_memory)?;
+        self.disk
+            .read(offset, &mut buf)
+            .map_err(|error| disk_error("read", self.path, error))?;
+        let checksum = xxh3_64_with_seed(&buf, seed);
+        if checksum != placement.checksum {
+            return Err(self.fault(
+                offset,
+                what,
+                format!("{:016x}", placement.checksum),
+                format!("{checksum:016x}"),
+            ));
+        }
+        Ok(buf)
+    }
+
+    /// The two slots, as far as the file has them; a slot that cannot be read is like one that is damaged.
+    fn superblock(&self, file_bytes: u64) -> Result<(Superblock, usize)> {
+        let mut slots = SLOT_BLOCKS.map(|_| AlignedBuf::new(BLOCK_BYTES));
+        let mut found: [&[u8]; 2] = [&[], &[]];
+        let mut failure = None;
+        for ((slot, found), block) in slots.iter_mut().zip(&mut found).zip(SLOT_BLOCKS) {
+            if block.offset() + BLOCK_BYTES as u64 > file_bytes {
+                continue;
+            }
+            match self.disk.read(block.offset(), slot) {
+                Ok(()) => *found = slot,
+                Err(error) => failure = Some(disk_error("read", self.path, error)),
+            }
+        }
+        match (superblock::choose(found, self.path), failure) {
+            (Err(_), Some(failure)) => Err(failure),
+            (chosen, _) => chosen,
+        }
+    }
+
+    fn manifest(&self, superblock: &Superblock, slot: usize) -> Result<Manifest> {
+        let placement = superblock.manifest;
+        let bytes = superblock.manifest_bytes;
+        let fits = (1..=RUN_BLOCKS_MAX).contains(&placement.blocks)
+            && placement.block.0 >= RESERVED_BLOCKS
+            && placement.block.0 < self.file_blocks
+            && placement.end() <= self.file_blocks
+            && bytes.div_ceil(BLOCK_BYTES as u64) == u64::from(placement.blocks);
+        if !fits {
+            return Err(self.fault(
+                SLOT_BLOCKS[slot].offset(),
+                "place of the manifest",
+                format!("{bytes} bytes within {} blocks", self.file_blocks),
+                format!("{placement:?}"),
+            ));
+        }
+        let seed = seed_manifest(superblock.sequence);
+        let buf = self.read_run(placement, seed, "checksum of the manifest")?;
+        let offset = placement.block.offset();
+        let manifest =
+            Manifest::decode(&buf[..bytes as usize], self.file_blocks).map_err(|fault| {
+                self.fault(
+                    offset + fault.at as u64,
+                    fault.what,
+                    String::new(),
+                    String::new(),
+                )
+            })?;
+        if manifest.epoch != superblock.epoch {
+            return Err(self.fault(
+                offset,
+                "epoch of the manifest",
+                superblock.epoch.0.to_string(),
+                manifest.epoch.0.to_string(),
+            ));
+        }
+        Ok(manifest)
+    }
+
+    fn page_map(&self, manifest: &Manifest) -> Result<PageMap> {
+        let mut map = PageMap::default();
+        for (index, &placement) in manifest.directory.iter().enumerate() {
+            if !placement.is_mapped() {
+                map.push(None, placement);
+                continue;
+            }
+            let offset = placement.block.offset();
+            if placement.blocks > MAP_PAGE_BLOCKS_MAX {
+                return Err(self.fault(
+                    offset,
+                    "length of a map page",
+                    format!("at most {MAP_PAGE_BLOCKS_MAX} blocks"),
+                    format!("{} blocks", placement.blocks),
+                ));
+            }
+            let buf = self.read_run(placement, seed_map_page(index), "checksum of a map page")?;
+            let entries = Entries::decode(&buf, self.file_blocks).map_err(|(entry, what)| {
+                self.fault(
+                    offset + (entry * super::place::PLACEMENT_BYTES) as u64,
+                    what,
+                    String::new(),
+                    String::new(),
+                )
+            })?;
+            map.push(Some(entries), placement);
+        }
+        Ok(map)
+    }
+
+    fn state(&self, manifest: &Manifest, placement: Placement) -> Result<State> {
+        let map = self.page_map(manifest)?;
+        let mut state = State::new(map, Blocks::default(), placement);
+        let blocks = Blocks::complement(state.used_runs(), self.file_blocks);
+        state.blocks = blocks.map_err(|fault| run_fault(self.path, fault))?;
+        Ok(state)
+    }
+}
+
+/// The typed form of a fault among the used runs.
+pub(super) fn run_fault(path: &Path, fault: RunFault) -> Error {
+    let (run, what) = match fault {
+        RunFault::Overlap(run) => (run, "blocks used twice"),
+        RunFault::Outside(run) => (run, "run outside of the file"),
+    };
+    let Run { start, len } = run;
+    Error::from(Corruption {
+        file: path.to_owned(),
+        offset: Some(BlockId(start).offset()),
+        page: None,
+        tree: None,
+        what,
+        expected: "one owner within the file".into(),
+        got: format!("another run of {len} blocks here"),
+    })
+}
+
+impl Store {
+    /// Makes an empty store on an empty disk; durable on return. `path` is for messages. `page_bytes` is a power of two from
+    /// 4096 to 65536.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for the page size, [`Error::Full`], [`Error::Io`].
+    pub(crate) fn create(disk: Arc<dyn Disk>, path: &Path, page_bytes: u32) -> Result<Store> {
+        check_page_bytes(page_bytes)?;
+        let manifest = Manifest {
+            epoch: Epoch(0),
+            next_tree: TreeId(1),
+            ..Manifest::default()
+        };
+        let bytes = manifest.encode();
+        let superblock = Superblock {
+            page_shift: page_bytes.trailing_zeros() as u8,
+            uuid: random_uuid(),
+            sequence: 1,
+            epoch: manifest.epoch,
+            checkpoint_lsn: 0,
+            manifest: Placement {
+                block: BlockId(RESERVED_BLOCKS),
+                blocks: (bytes.len() / BLOCK_BYTES) as u32,
+                checksum: xxh3_64_with_seed(&bytes, seed_manifest(1)),
+            },
+            manifest_bytes: manifest.bytes() as u64,
+            file_blocks: RESERVED_BLOCKS + (bytes.len() / BLOCK_BYTES) as u64,
+        };
+        let slot = superblock.encode();
+        let write = |block: BlockId, bytes| Write {
+            offset: block.offset(),
+            bytes,
+        };
+        disk.set_len(superblock.file_blocks * BLOCK_BYTES as u64)
+            .and_then(|()| {
+                disk.write(&[
+                    write(superblock.manifest.block, &bytes[..]),
+                    write(SLOT_BLOCKS[0], &slot[..]),
+                    write(SLOT_BLOCKS[1], &slot[..]),
+                ])
+            })
+            .and_then(|()| disk.sync())
+            .map_err(|error| disk_error("create", path, error))?;
+        Store::open(disk, path, false)
+    }
+
+    /// Opens a store at its newest checkpoint. `path` is for messages. With `read_only` nothing is written, now or later.
+    ///
+    /// # Errors
+    /// [`OpenError::NotADatabase`](crate::error::OpenError::NotADatabase),
+    /// [`OpenError::NewerVersion`](crate::error::OpenError::NewerVersion), [`Error::Corrupt`] with the offset of the
+    /// damage, [`Error::Io`].
+    pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, read_only: bool) -> Result<Store> {
+        let file_bytes = disk
+            .len_bytes()
+            .map_err(|error| disk_error("examine", path, error))?;
+        let source = Source {
+            disk: &*disk,
+            path,
+            file_blocks: file_bytes / BLOCK_BYTES as u64,
+        };
+        let (superblock, slot) = source.superblock(file_bytes)?;
+        if superblock.file_blocks > source.file_blocks {
+            return Err(source.fault(
+                file_bytes,
+                "length of the file",
+                format!("at least {} blocks", superblock.file_blocks),
+                format!("{} blocks", source.file_blocks),
+            ));
+        }
+        let manifest = source.manifest(&superblock, slot)?;
+        let state = source.state(&manifest, superblock.manifest)?;
+        Ok(Store {
+            path: path.to_owned(),
+            page_bytes: 1 << superblock.page_shift,
+            uuid: superblock.uuid,
+            read_only,
+            epoch: AtomicU64::new(superblock.epoch.0.saturating_add(1)),
+            frozen_epoch: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            durable: Mutex::new(Durable {
+                superblock,
+                slot,
+                lengths: manifest.lengths,
+                next_tree: manifest.next_tree,
+            }),
+            cut: RwLock::new(()),
+            state: RwLock::new(state),
+            disk,
+        })
+    }
+}
+
+/// 128 random bits, to tell databases apart; not a secret.
+fn random_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: the pointer and the length are those of `uuid`, which nothing else refers to.
+        let got = unsafe { libc::getrandom(uuid.as_mut_ptr().cast(), uuid.len(), 0) };
+        if got == uuid.len() as isize {
+            return uuid;
+        }
+    }
+    // The keys of a hasher are drawn at random by the standard library.
+    use std::hash::{BuildHasher, RandomState};
+    for half in uuid.chunks_exact_mut(8) {
+        half.copy_from_slice(
+            &RandomState::new()
+                .hash_one(half.as_ptr() as usize)
+                .to_ne_bytes(),
+        );
+    }
+    uuid
+}

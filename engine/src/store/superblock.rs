@@ -1,0 +1,260 @@
+//! The superblock: the one thing of `data` that is written in place, twice over.
+//!
+//! ```text
+//!  byte   0      8        12    13     16      32        40     48        56      64      68   72
+//!         [magic ][version][shift][0   ][uuid  ][sequence][epoch][ckpt lsn][m.block][m.blks][0  ][m.bytes ...
+//!  byte  80          88           96                                              4088        4096
+//!         [m.checksum][file blocks][ zeros                                       ][ xxh3-64   ]
+//! ```
+//!
+//! All numbers are little-endian. `m.` is the manifest. `file blocks` is the end of the highest block that the checkpoint
+//! reaches, so a file shorter than that has lost something. `ckpt lsn` is 0: it is where a log would be read from.
+//!
+//! Slot 0 is block 0, slot 1 is block 16; 64 KiB apart, so that no sector or stripe unit of usual size holds both.
+//!
+//! # Validity
+//!
+//! A slot is *valid* when (1) the magic is there, (2) the checksum over bytes 0..4088 is right, (3) the version is one
+//! that is understood, (4) the page shift is 12 to 16. The valid slot with the greatest sequence is the database.
+//!
+//! | slots | answer |
+//! |---|---|
+//! | at least one valid | the one of greatest sequence |
+//! | a right checksum, but a greater version | [`OpenError::NewerVersion`] |
+//! | no magic in either | [`OpenError::NotADatabase`] |
+//! | magic, and no slot valid | [`Error::Corrupt`] |
+//!
+//! The place of magic, version and checksum is the same in every version of the format.
+//!
+//! Tested below, and by flipping and zeroing every sector of a database in `store::tests`.
+
+use super::place::{Placement, get_u32, get_u64};
+use crate::error::{Corruption, Error, OpenError, Result};
+use crate::id::{BLOCK_BYTES, BlockId, Epoch};
+use crate::io::AlignedBuf;
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The first eight bytes of every database.
+pub(crate) const MAGIC: [u8; 8] = *b"latchkv\0";
+/// The format that this program writes, and the greatest it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Where the two slots lie.
+pub(crate) const SLOT_BLOCKS: [BlockId; 2] = [BlockId(0), BlockId(16)];
+
+const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
+
+/// What one slot says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Superblock {
+    /// log2 of the page size in bytes, 12 to 16.
+    pub(super) page_shift: u8,
+    /// Drawn at random when the database was made.
+    pub(super) uuid: [u8; 16],
+    /// Number of the checkpoint; 1 is the empty database.
+    pub(super) sequence: u64,
+    /// The epoch that the checkpoint closed.
+    pub(super) epoch: Epoch,
+    /// Where the log is to be read from; 0.
+    pub(super) checkpoint_lsn: u64,
+    /// Where the manifest lies.
+    pub(super) manifest: Placement,
+    /// Bytes of the manifest before its padding.
+    pub(super) manifest_bytes: u64,
+    /// End of the highest block that this checkpoint reaches.
+    pub(super) file_blocks: u64,
+}
+
+/// What a slot was found to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slot {
+    Valid(Superblock),
+    Newer(u32),
+    Damaged,
+    Foreign,
+}
+
+impl Superblock {
+    /// One block of bytes, checksum included.
+    pub(super) fn encode(&self) -> AlignedBuf {
+        let mut buf = AlignedBuf::new(BLOCK_BYTES);
+        let mut put = |at: usize, bytes: &[u8]| buf[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(8, &FORMAT_VERSION.to_le_bytes());
+        put(12, &[self.page_shift]);
+        put(16, &self.uuid);
+        put(32, &self.sequence.to_le_bytes());
+        put(40, &self.epoch.0.to_le_bytes());
+        put(48, &self.checkpoint_lsn.to_le_bytes());
+        put(56, &self.manifest.block.0.to_le_bytes());
+        put(64, &self.manifest.blocks.to_le_bytes());
+        put(72, &self.manifest_bytes.to_le_bytes());
+        put(80, &self.manifest.checksum.to_le_bytes());
+        put(88, &self.file_blocks.to_le_bytes());
+        let checksum = xxh3_64(&buf[..CHECKSUM_AT]);
+        buf[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        buf
+    }
+
+    fn decode(bytes: &[u8]) -> Slot {
+        if bytes.len() < BLOCK_BYTES || bytes[..8] != MAGIC {
+            return Slot::Foreign;
+        }
+        if xxh3_64(&bytes[..CHECKSUM_AT]) != get_u64(bytes, CHECKSUM_AT) {
+            return Slot::Damaged;
+        }
+        let version = get_u32(bytes, 8);
+        if version > FORMAT_VERSION {
+            return Slot::Newer(version);
+        }
+        let page_shift = bytes[12];
+        if version == 0 || !(12..=16).contains(&page_shift) {
+            return Slot::Damaged;
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[16..32]);
+        Slot::Valid(Superblock {
+            page_shift,
+            uuid,
+            sequence: get_u64(bytes, 32),
+            epoch: Epoch(get_u64(bytes, 40)),
+            checkpoint_lsn: get_u64(bytes, 48),
+            manifest: Placement {
+                block: BlockId(get_u64(bytes, 56)),
+                blocks: get_u32(bytes, 64),
+                checksum: get_u64(bytes, 80),
+            },
+            manifest_bytes: get_u64(bytes, 72),
+            file_blocks: get_u64(bytes, 88),
+        })
+    }
+}
+
+/// Chooses between the blocks found in the two slots (shorter than a block if the file is) by the table of the module
+/// head; gives the superblock and the number of its slot.
+pub(super) fn choose(slots: [&[u8]; 2], path: &Path) -> Result<(Superblock, usize)> {
+    let found = slots.map(Superblock::decode);
+    let mut best: Option<(Superblock, usize)> = None;
+    for (number, slot) in found.iter().enumerate() {
+        match slot {
+            Slot::Newer(version) => {
+                return Err(OpenError::NewerVersion {
+                    path: path.to_owned(),
+                    found: *version,
+                    supported: FORMAT_VERSION,
+                }
+                .into());
+            }
+            Slot::Valid(superblock)
+                if best.is_none_or(|(other, _)| superblock.sequence > other.sequence) =>
+            {
+                best = Some((*superblock, number));
+            }
+            _ => {}
+        }
+    }
+    if let Some(best) = best {
+        return Ok(best);
+    }
+    let damaged = found.iter().position(|slot| *slot == Slot::Damaged);
+    let Some(number) = damaged else {
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+            why: "it does not begin with a superblock",
+        }
+        .into());
+    };
+    Err(Error::from(Corruption {
+        file: path.to_owned(),
+        offset: Some(SLOT_BLOCKS[number].offset()),
+        page: None,
+        tree: None,
+        what: "no superblock is whole",
+        expected: "a valid slot".into(),
+        got: format!("{found:?}"),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(sequence: u64) -> Superblock {
+        Superblock {
+            page_shift: 14,
+            uuid: [7; 16],
+            sequence,
+            epoch: Epoch(9),
+            checkpoint_lsn: 0,
+            manifest: Placement {
+                block: BlockId(77),
+                blocks: 2,
+                checksum: 0x0123_4567_89ab_cdef,
+            },
+            manifest_bytes: 5000,
+            file_blocks: 100,
+        }
+    }
+
+    fn pick(a: &[u8], b: &[u8]) -> Result<(Superblock, usize)> {
+        choose([a, b], Path::new("data"))
+    }
+
+    #[test]
+    fn greatest_sequence_wins_in_either_slot() {
+        let (old, new) = (sample(4), sample(5));
+        assert_eq!(
+            pick(&old.encode(), &new.encode()).expect("both are valid"),
+            (new, 1)
+        );
+        assert_eq!(
+            pick(&new.encode(), &old.encode()).expect("both are valid"),
+            (new, 0)
+        );
+    }
+
+    #[test]
+    fn one_damaged_slot_leaves_the_other() {
+        let whole = sample(4).encode();
+        for at in (0..BLOCK_BYTES).step_by(97) {
+            let mut torn = sample(5).encode();
+            torn[at] ^= 0x10;
+            assert_eq!(
+                pick(&torn, &whole).expect("one is valid"),
+                (sample(4), 1),
+                "byte {at}"
+            );
+        }
+        assert_eq!(
+            pick(&whole, &[]).expect("one is valid"),
+            (sample(4), 0),
+            "a file cut after the first slot"
+        );
+    }
+
+    #[test]
+    fn damage_foreign_files_and_newer_versions_are_told_apart() {
+        let mut damaged = sample(1).encode();
+        damaged[20] ^= 1;
+        assert!(matches!(
+            pick(&damaged, &[0; BLOCK_BYTES]),
+            Err(Error::Corrupt(_))
+        ));
+        assert!(matches!(
+            pick(&[0; BLOCK_BYTES], b"short"),
+            Err(Error::Open(OpenError::NotADatabase { .. }))
+        ));
+        let mut newer = sample(1).encode();
+        newer[8] = 2;
+        let checksum = xxh3_64(&newer[..CHECKSUM_AT]);
+        newer[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        assert!(matches!(
+            pick(&newer, &sample(1).encode()),
+            Err(Error::Open(OpenError::NewerVersion {
+                found: 2,
+                supported: 1,
+                ..
+            }))
+        ));
+    }
+}

@@ -1,0 +1,152 @@
+//! Space: what was freed comes back, and offsets are of 64 bits.
+
+use super::*;
+use crate::io::open_disk;
+
+#[test]
+fn the_file_shrinks_once_nothing_reaches_its_end() {
+    let disk = Arc::new(SimDisk::new(70));
+    let store = new_store(&disk);
+    let value = vec![3; 1 << 20];
+    let pages: Vec<PageId> = (0..12)
+        .map(|_| store.write_value(&value).expect("room"))
+        .collect();
+    store.adopt(&pages);
+    checkpoint(&store).expect("room");
+    let full = store.usage().file_bytes;
+    assert!(full >= 12 << 20);
+    for &page in &pages {
+        store.free_page(page);
+    }
+    checkpoint(&store).expect("room");
+    let usage = store.usage();
+    assert!(usage.file_bytes < 3 << 20, "{usage:?}");
+    assert_eq!(disk.len_bytes().expect("a length"), usage.file_bytes);
+    assert_eq!(usage.pages, 0);
+    assert_audit(&store);
+    assert_audit(&reopen(&disk));
+}
+
+#[test]
+fn rewriting_the_same_pages_takes_room_for_two_states_at_most() {
+    let disk = Arc::new(SimDisk::new(71));
+    let store = new_store(&disk);
+    let pages: Vec<PageId> = (0..200)
+        .map(|_| store.allocate_page().expect("ids"))
+        .collect();
+    let mut largest = 0;
+    for round in 0..30 {
+        for (index, &page) in pages.iter().enumerate() {
+            put(&store, page, round * 4 + 3, store.epoch()).expect("room");
+            if index % 3 == 0 {
+                put(&store, page, round * 4 + 7, store.epoch()).expect("room");
+            }
+        }
+        checkpoint(&store).expect("room");
+        largest = largest.max(store.usage().file_bytes);
+    }
+    let state_bytes = (pages.len() * 4 * BLOCK_BYTES) as u64;
+    assert!(largest <= 2 * state_bytes + (3 << 20), "{largest} bytes");
+    assert_audit(&store);
+}
+
+#[test]
+fn superseded_images_of_one_epoch_are_free_at_once() {
+    let disk = Arc::new(SimDisk::new(72));
+    let store = new_store(&disk);
+    let page = store.allocate_page().expect("ids");
+    put(&store, page, 4, store.epoch()).expect("room");
+    let used = store.usage().used_blocks;
+    for stamp in 2..50 {
+        put(&store, page, stamp * 4, store.epoch()).expect("room");
+        assert_eq!(store.usage().used_blocks, used);
+    }
+}
+
+#[test]
+fn pages_beyond_four_gib_read_back() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let path = temp.path().join("data");
+    let open = || {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .expect("there");
+        Arc::from(open_disk(file, &path, Backend::Pread, false).expect("a plain file"))
+    };
+    let store = Store::create(open(), &path, PAGE_BYTES).expect("an empty file");
+    let hog = (6u64 << 30) / BLOCK_BYTES as u64;
+    store.give_out(&[hog]).expect("a sparse file");
+    let pages: Vec<PageId> = (0..20)
+        .map(|_| store.allocate_page().expect("ids"))
+        .collect();
+    for &page in &pages {
+        let placement = put(&store, page, page.0, store.epoch()).expect("room");
+        assert!(placement.block.offset() > 4 << 30);
+    }
+    checkpoint(&store).expect("room");
+    drop(store);
+    let store = Store::open(open(), &path, false).expect("whole");
+    assert!(pages.iter().all(|&page| holds(&store, page, page.0)));
+    assert_eq!(store.usage().pages, 20);
+    assert!(store.usage().free_blocks >= hog);
+    assert_audit(&store);
+    // All of them move below: the file can be cut.
+    for &page in &pages {
+        put(&store, page, page.0 + 1, store.epoch()).expect("room");
+    }
+    checkpoint(&store).expect("room");
+    checkpoint(&store).expect("room");
+    assert!(store.usage().file_bytes < 1 << 30, "{:?}", store.usage());
+    assert!(pages.iter().all(|&page| holds(&store, page, page.0 + 1)));
+}
+
+#[test]
+fn readers_beside_rewriting_writers_never_see_another_page() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let disk = Arc::new(SimDisk::new(73));
+    let store = new_store(&disk);
+    let pages: Vec<PageId> = (0..8)
+        .map(|_| store.allocate_page().expect("ids"))
+        .collect();
+    for &page in &pages {
+        put(&store, page, 4, store.epoch()).expect("room");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut buf = AlignedBuf::new(PAGE_BYTES as usize);
+                // Relaxed: a flag that orders nothing.
+                while !done.load(Ordering::Relaxed) {
+                    for &page in &pages {
+                        // Rewritten in a tight loop it may move too often; what is given is right.
+                        if let Ok(bytes) = store.read_page(page, &mut buf) {
+                            let stamps = (4..=204).step_by(4);
+                            assert_eq!(bytes, BLOCK_BYTES);
+                            assert!(
+                                stamps
+                                    .into_iter()
+                                    .any(|stamp| buf[..8] == image(page, stamp)[..8]),
+                                "page {page}"
+                            );
+                        }
+                    }
+                }
+            });
+        }
+        for stamp in (8..=204).step_by(4) {
+            for &page in &pages {
+                put(&store, page, stamp, store.epoch()).expect("room");
+            }
+            if stamp % 40 == 0 {
+                checkpoint(&store).expect("room");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_audit(&store);
+}

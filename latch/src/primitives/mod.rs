@@ -1,0 +1,34 @@
+//! The one switch between the processor and loom: every atomic, fence, wait and wake of a protocol comes from here.
+//!
+//! What it is for: protocol code (in this crate and in the engine) names `primitives::AtomicU64` and so runs both as
+//! machine code and under loom's exhaustive scheduler, unchanged. What it is not: a portability layer. There is one
+//! real backend and one model.
+//!
+//! | | normal build (`real.rs`) | `--cfg latchkv_loom` (`model.rs`) |
+//! |---|---|---|
+//! | atomics | `#[repr(transparent)]` over `core`, forwarded inline | loom's |
+//! | `rmw_count` | counts read-modify-writes of the thread in debug builds | always 0 |
+//! | `park`, `wake_all` | `parking_lot_core`, keyed by address | one loom mutex and condvar |
+//! | `mutant` | `const fn`, false: folds away | a process-wide choice of the running test |
+//!
+//! Invariants that unsafe code elsewhere may stand on, in a normal build:
+//!
+//! * \[P1] `AtomicU64`, `AtomicU32`, `AtomicUsize` and `AtomicBool` have the size, alignment and validity of the `core`
+//!   atomic of that name, so zeroed memory holds valid zeroes (false).
+//!
+//! Tested by the unit tests below and by everything above.
+
+mod mutant;
+pub use mutant::Mutant;
+
+#[cfg(not(latchkv_loom))]
+mod real;
+#[cfg(not(latchkv_loom))]
+pub use real::*;
+
+#[cfg(latchkv_loom)]
+mod model;
+#[cfg(latchkv_loom)]
+pub use model::*;
+
+pub use core::sync::atomic::Ordering;

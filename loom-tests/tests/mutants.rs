@@ -1,0 +1,26 @@
+//! Every mutant has a model that must notice it.
+#![cfg(latchkv_loom)]
+
+use latchkv_latch::primitives::Mutant;
+
+const MODELS: [&str; 7] = [
+    include_str!("clean_and_downgrade.rs"),
+    include_str!("exclusion.rs"),
+    include_str!("gate.rs"),
+    include_str!("page_hash.rs"),
+    include_str!("residency.rs"),
+    include_str!("seqlock.rs"),
+    include_str!("upgrade.rs"),
+];
+
+#[test]
+fn every_mutant_is_run_by_some_model() {
+    for mutant in Mutant::ALL {
+        let name = format!("{mutant:?}");
+        let words = |text: &&str| {
+            text.split(|c: char| !c.is_alphanumeric())
+                .any(|word| word == name)
+        };
+        assert!(MODELS.iter().any(words), "no model runs {name}");
+    }
+}
