@@ -346,6 +346,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn regions_are_aligned_zeroed_and_writable_to_the_last_byte() {
         let page = page_bytes();
         for bytes in [
@@ -381,6 +382,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn prefault_keeps_zeroes() {
         let region = Region::map(
             4 * REGION_ALIGN,
@@ -400,6 +402,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn absurd_sizes_are_errors() {
         assert!(Region::map(usize::MAX, RegionOptions::default()).is_err());
         assert!(
@@ -416,6 +419,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn many_regions_come_and_go() {
         for _ in 0..200 {
             let region =

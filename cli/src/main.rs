@@ -9,6 +9,7 @@
 //! input/    formats that `load` reads
 //! load/     two passes, sorting, all or nothing
 //! read      get, put, del, trees, stat, check
+//! stat_json what `stat --json` prints
 //! scan      scan, count
 //! dump_out  dump
 //! demo/     demo

@@ -8,7 +8,9 @@
 //!
 //! Progress is never part of the result: it goes to standard error and changes no exit code.
 
-use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{
+    HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle,
+};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -37,9 +39,13 @@ impl Unit {
 
     fn template(self, known: bool) -> &'static str {
         match (self, known) {
-            (Unit::Bytes, true) => "{prefix} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            (Unit::Bytes, true) => {
+                "{prefix} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"
+            }
             (Unit::Bytes, false) => "{prefix} {spinner} {bytes}, {bytes_per_sec}",
-            (_, true) => "{prefix} [{bar:30}] {human_pos} of {human_len} {msg}, {per_sec}, {eta} left",
+            (_, true) => {
+                "{prefix} [{bar:30}] {human_pos} of {human_len} {msg}, {per_sec}, {eta} left"
+            }
             (_, false) => "{prefix} {spinner} {human_pos} {msg}, {per_sec}",
         }
     }
@@ -65,7 +71,12 @@ enum Display {
 
 impl Progress {
     /// Starts at nothing done; `total` if it is known beforehand.
-    pub(crate) fn start(quiet: bool, what: &'static str, unit: Unit, total: Option<u64>) -> Progress {
+    pub(crate) fn start(
+        quiet: bool,
+        what: &'static str,
+        unit: Unit,
+        total: Option<u64>,
+    ) -> Progress {
         let started = Instant::now();
         let display = if quiet {
             Display::None
@@ -74,7 +85,14 @@ impl Progress {
         } else {
             Display::Lines { last: started }
         };
-        Progress { display, what, unit, done: 0, total, started }
+        Progress {
+            display,
+            what,
+            unit,
+            done: 0,
+            total,
+            started,
+        }
     }
 
     /// So many more are done.
@@ -90,7 +108,16 @@ impl Progress {
             Display::Bar(bar) => bar.set_position(done),
             Display::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
-                eprintln!("{}", line(self.what, self.unit, done, self.total, self.started.elapsed()));
+                eprintln!(
+                    "{}",
+                    line(
+                        self.what,
+                        self.unit,
+                        done,
+                        self.total,
+                        self.started.elapsed()
+                    )
+                );
             }
             Display::Lines { .. } => {}
         }
@@ -156,8 +183,17 @@ mod tests {
 
     #[test]
     fn a_line_has_rate_and_remaining_time() {
-        let text = line("reading", Unit::Records, 5000, Some(20000), Duration::from_secs(5));
-        assert_eq!(text, "reading: 5,000 records of 20,000 records, 1,000 records/s, 15 seconds left");
+        let text = line(
+            "reading",
+            Unit::Records,
+            5000,
+            Some(20000),
+            Duration::from_secs(5),
+        );
+        assert_eq!(
+            text,
+            "reading: 5,000 records of 20,000 records, 1,000 records/s, 15 seconds left"
+        );
         let text = line("reading", Unit::Bytes, 0, None, Duration::ZERO);
         assert_eq!(text, "reading: 0 B, 0 B/s");
     }

@@ -4,7 +4,7 @@ use crate::args::{Del, Get, Global, OnDb, Put, Stat};
 use crate::exit::{Failure, Outcome};
 use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
-use crate::{keys, open};
+use crate::{keys, open, stat_json};
 use std::io::{self, Read, Write};
 
 /// Runs `latchkv get`.
@@ -56,7 +56,11 @@ pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
     let db = open::existing(global, &args.on.db)?;
     let found = open::tree(&db, &args.on.tree)?.delete(&key)?;
     db.close()?;
-    if found { Ok(()) } else { Err(no_such_key(&key, &args.on.tree)) }
+    if found {
+        Ok(())
+    } else {
+        Err(no_such_key(&key, &args.on.tree))
+    }
 }
 
 /// Runs `latchkv trees`.
@@ -73,12 +77,23 @@ pub(crate) fn trees(global: &Global, args: &OnDb) -> Outcome {
 /// Runs `latchkv stat`.
 pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
     let db = open::read_only(global, &args.db)?;
+    let mut trees = Vec::new();
+    for name in db.trees()? {
+        let records = open::tree(&db, &name)?.len()?;
+        trees.push((name, records));
+    }
     let stats = db.stats();
     let mut out = String::new();
     if args.json {
-        out = crate::stat_json::object(&db, &stats)?.to_string();
+        out = stat_json::object(&stats, &trees).to_string();
     } else {
         out += &stats.to_string();
+        for (name, records) in &trees {
+            out += &format!(
+                "tree {:<18} {records} records\n",
+                keys::escaped(name.as_bytes())
+            );
+        }
     }
     if !out.ends_with('\n') {
         out.push('\n');
@@ -99,10 +114,11 @@ pub(crate) fn check(global: &Global, args: &OnDb) -> Outcome {
     for problem in &report.problems {
         writeln!(out, "{problem}").expect("memory takes writes");
     }
-    let problems = report.problems.len();
+    let problems = report.problem_count;
     if problems == 0 && !global.quiet {
         let (pages, records) = (report.pages, report.records);
-        writeln!(out, "no problems in {pages} pages and {records} records").expect("memory takes writes");
+        writeln!(out, "no problems in {pages} pages and {records} records")
+            .expect("memory takes writes");
     }
     print(&out)?;
     if problems > 0 {
@@ -120,16 +136,30 @@ fn no_such_key(key: &[u8], tree: &str) -> Failure {
 
 fn print(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::output)
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(Failure::output)
 }
 
 /// The value on standard input: bytes as they are, or hex digits.
 fn standard_input(bytes_max: u64, hex: bool) -> Outcome<Vec<u8>> {
-    let failed = |error| Failure::Error(format!("reading the value from standard input failed: {error}"));
+    let failed = |error| {
+        Failure::Error(format!(
+            "reading the value from standard input failed: {error}"
+        ))
+    };
     // Two digits a byte, a line end, and one more to see that there is too much.
-    let limit = if hex { 2 * bytes_max + 3 } else { bytes_max + 1 };
+    let limit = if hex {
+        2 * bytes_max + 3
+    } else {
+        bytes_max + 1
+    };
     let mut bytes = Vec::new();
-    io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    io::stdin()
+        .lock()
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if hex {
         bytes = keys::unhex(bytes.trim_ascii())
             .map_err(|why| Failure::Usage(format!("value on standard input: {why}")))?;

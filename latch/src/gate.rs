@@ -90,10 +90,15 @@ pub struct ClosedGate<'a> {
 impl Gate {
     /// An open gate.
     pub fn new() -> Gate {
-        Gate {
+        let gate = Gate {
             closed: AtomicU32::new(0),
             chunks: [const { OnceLock::new() }; CHUNKS],
+        };
+        if cfg!(latchkv_loom) {
+            // loom does not see that a `OnceLock` publishes what it holds.
+            gate.make_chunk(0);
         }
+        gate
     }
 
     /// Enters. Waits while the gate is closed or closing, unless this thread is inside already. No read-modify-write

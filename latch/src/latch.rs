@@ -43,7 +43,7 @@
 //!
 //! # Tests
 //!
-//! Threads below; loom models `seqlock`, `exclusion`, `upgrade`, `clean_and_downgrade` with their mutants.
+//! Threads below; loom models `seqlock`, `exclusion`, `upgrade` and `clean_and_downgrade` with their mutants.
 
 use crate::backoff::Backoff;
 use crate::order;
@@ -359,9 +359,14 @@ impl<'a> Exclusive<'a> {
             return Exclusive::end(latch);
         }
         // O3, write site.
-        let held = Word(latch.0.fetch_sub(word::RELEASE_CLEAN, Release));
+        let order = if mutant(Mutant::CleanReleaseRelaxed) {
+            Relaxed
+        } else {
+            Release
+        };
+        let held = Word(latch.0.fetch_sub(word::RELEASE_CLEAN, order));
         debug_assert!(held.is_exclusive(), "released a latch that was not held");
-        if held.has_parked() {
+        if held.has_parked() && !mutant(Mutant::CleanReleaseForgetsWake) {
             latch.wake();
         }
         held.version()

@@ -6,27 +6,69 @@ use latchkv_latch::primitives::Mutant;
 use latchkv_latch::primitives::Ordering::Relaxed;
 use latchkv_latch::primitives::{AtomicU64, yield_now};
 use latchkv_loom_tests::check;
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
 /// Would falsify: a clean release leaves the version as it was, and wakes whoever waited.
 #[test]
 fn a_clean_release_keeps_the_version_and_wakes() {
-    check(3, &[Mutant::CleanReleaseMovesVersion], || {
-        let latch = Arc::new(Latch::new());
-        let at = latch.begin();
-        let other = {
-            let latch = latch.clone();
-            thread::spawn(move || {
-                let x = latch.exclusive();
-                let _ = x.release_clean();
-            })
-        };
-        let x = latch.exclusive();
-        let _ = x.release_clean();
-        other.join().unwrap();
-        assert!(latch.validate(at));
-    });
+    check(
+        3,
+        &[
+            Mutant::CleanReleaseMovesVersion,
+            Mutant::CleanReleaseForgetsWake,
+        ],
+        || {
+            let latch = Arc::new(Latch::new());
+            let at = latch.begin();
+            let other = {
+                let latch = latch.clone();
+                thread::spawn(move || {
+                    let x = latch.exclusive();
+                    let _ = x.release_clean();
+                })
+            };
+            let x = latch.exclusive();
+            let _ = x.release_clean();
+            other.join().unwrap();
+            assert!(latch.validate(at));
+        },
+    );
+}
+
+struct Guarded(Latch, UnsafeCell<u32>);
+
+// SAFETY: the data is reached under X only; that this suffices is what the model checks.
+unsafe impl Sync for Guarded {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Guarded {}
+
+/// Would falsify: what was read under an X that was released clean was read before the next writer wrote.
+#[test]
+fn a_clean_release_orders_what_was_read_before_the_next_writer() {
+    check(
+        3,
+        &[Mutant::CleanReleaseRelaxed, Mutant::ExclusiveRelaxed],
+        || {
+            let shared = Arc::new(Guarded(Latch::new(), UnsafeCell::new(0)));
+            let reader = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let x = shared.0.exclusive();
+                    // SAFETY: X is held, and loom checks that this excludes every other access.
+                    let seen = shared.1.with(|data| unsafe { *data });
+                    let _ = x.release_clean();
+                    assert!(seen <= 1);
+                })
+            };
+            let x = shared.0.exclusive();
+            // SAFETY: X is held, and loom checks that this excludes every other access.
+            shared.1.with_mut(|data| unsafe { *data = 1 });
+            drop(x);
+            reader.join().unwrap();
+        },
+    );
 }
 
 /// Would falsify: after X -> S readers see what was written under X, no writer comes between, and the version moved.

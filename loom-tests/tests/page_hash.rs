@@ -40,7 +40,7 @@ fn an_entry_that_moves_within_its_cell_is_not_missed() {
 /// Would falsify: the same, when the entry moves out of an overflow cell that is then given back.
 #[test]
 fn an_entry_that_moves_out_of_an_overflow_cell_is_not_missed() {
-    check(3, &[Mutant::MissWithoutValidation], || {
+    check(2, &[Mutant::MissWithoutValidation], || {
         let hash = hash();
         let [goes, second, third] = pages(&hash, 0);
         for (page, frame) in [(goes, 1), (second, 2), (third, 3)] {
@@ -109,7 +109,7 @@ fn an_overflow_cell_that_changes_chains_misleads_nobody() {
 /// Would falsify: two chains that take and give overflow cells at one time never get the same cell.
 #[test]
 fn two_chains_never_share_an_overflow_cell() {
-    check(2, &[], || {
+    check(3, &[], || {
         let hash = hash();
         let left: [u64; 3] = pages(&hash, 0);
         let right: [u64; 3] = pages(&hash, 1);

@@ -19,7 +19,9 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
     let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
     let leave_out = identity(leave_out);
     if leave_out.is_some() && identity(root) == leave_out {
-        return Err(Failure::Usage("a database cannot be loaded into itself".into()));
+        return Err(Failure::Usage(
+            "a database cannot be loaded into itself".into(),
+        ));
     }
     let mut value = Vec::new();
     // Folders still to be read: their keys end in '/', except that of the root, which is empty.
@@ -27,7 +29,9 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
     while let Some((folder, prefix)) = todo.pop() {
         let names = match names_in(&folder) {
             Ok(names) => names,
-            Err(error) if prefix.is_empty() => return Err(Failure::file("reading", &folder, error)),
+            Err(error) if prefix.is_empty() => {
+                return Err(Failure::file("reading", &folder, error));
+            }
             Err(error) => {
                 sink.bad(Place::Path(&folder), error.to_string())?;
                 continue;
@@ -68,8 +72,9 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
 /// Names in a folder, in order of their bytes.
 fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(folder)?;
-    let mut names: Vec<OsString> =
-        entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    let mut names: Vec<OsString> = entries
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<io::Result<_>>()?;
     names.sort_unstable();
     Ok(names)
 }

@@ -61,7 +61,10 @@ fn read_header<R: Read>(
     while let Some((number, line, taken)) = lines.next()? {
         sink.bytes_read(taken);
         if first && line != b"VERSION=3" {
-            return Err(fatal(number, "VERSION=3 was expected: this is no dump of db_dump or mdb_dump"));
+            return Err(fatal(
+                number,
+                "VERSION=3 was expected: this is no dump of db_dump or mdb_dump",
+            ));
         }
         first = false;
         if line == b"HEADER=END" {
@@ -69,7 +72,10 @@ fn read_header<R: Read>(
             return Ok(Some(Header { notation, database }));
         }
         let Some(at) = line.iter().position(|&b| b == b'=') else {
-            return Err(fatal(number, "a header line is name=value, and HEADER=END ends the header"));
+            return Err(fatal(
+                number,
+                "a header line is name=value, and HEADER=END ends the header",
+            ));
         };
         match (&line[..at], &line[at + 1..]) {
             (b"format", b"bytevalue") => notation = Some(Notation::ByteValue),
@@ -77,13 +83,20 @@ fn read_header<R: Read>(
             (b"format", _) => return Err(fatal(number, "format is neither bytevalue nor print")),
             (b"type", b"btree" | b"hash") => {}
             (b"type", _) | (b"keys", b"0") => {
-                return Err(fatal(number, "records without keys: only btree and hash can be loaded"));
+                return Err(fatal(
+                    number,
+                    "records without keys: only btree and hash can be loaded",
+                ));
             }
             (b"database", name) => database = Some(name_of(number, name)?),
             _ => {}
         }
     }
-    if first { Ok(None) } else { Err(fatal(lines.number(), "the file ends inside a header")) }
+    if first {
+        Ok(None)
+    } else {
+        Err(fatal(lines.number(), "the file ends inside a header"))
+    }
 }
 
 /// Reads up to and with DATA=END.
@@ -137,8 +150,7 @@ fn read_records<R: Read>(
 
 const CUT_OFF: &str = "the file ends before DATA=END: it was cut off";
 const NO_SPACE: &str = "a line of data begins with a space";
-const SEVERAL_VALUES: &str =
-    "the key of the record before, again: a tree holds one value for a key (--keep-going takes the first)";
+const SEVERAL_VALUES: &str = "the key of the record before, again: a tree holds one value for a key (--keep-going takes the first)";
 
 fn decode(text: &[u8], notation: Notation) -> Result<Vec<u8>, String> {
     match notation {
@@ -161,9 +173,11 @@ fn unprint(text: &[u8]) -> Result<Vec<u8>, String> {
             bytes.push(byte);
             rest = &rest[2..];
         } else {
-            return Err("a backslash that is neither \\\\ nor \\HH: mdb_dump -p before LMDB 0.9.25 \
+            return Err(
+                "a backslash that is neither \\\\ nor \\HH: mdb_dump -p before LMDB 0.9.25 \
                         writes these; dump again without -p"
-                .into());
+                    .into(),
+            );
         }
     }
     bytes.extend_from_slice(rest);
@@ -193,7 +207,9 @@ mod tests {
     }
 
     fn with_data(format: &str, data: &str) -> Notes {
-        notes(&format!("VERSION=3\nformat={format}\ntype=btree\nHEADER=END\n{data}"))
+        notes(&format!(
+            "VERSION=3\nformat={format}\ntype=btree\nHEADER=END\n{data}"
+        ))
     }
 
     fn error(text: &str) -> String {
@@ -222,7 +238,10 @@ mod tests {
 
     #[test]
     fn bad_records_carry_their_line_and_the_next_pair_is_read() {
-        let notes = with_data("bytevalue", " 6g\n 00\n 61\n 0\n61\n 62\n 62\n 63\nx\n 64\n 65\nDATA=END\n");
+        let notes = with_data(
+            "bytevalue",
+            " 6g\n 00\n 61\n 0\n61\n 62\n 62\n 63\nx\n 64\n 65\nDATA=END\n",
+        );
         let places: Vec<&str> = notes.bad().iter().map(|bad| bad.0).collect();
         assert_eq!(places, ["line 5", "line 8", "line 9", "line 13"]);
         let want = [("b", "b"), ("d", "e")].map(|(k, v)| (k.to_string(), v.to_string()));
@@ -235,7 +254,10 @@ mod tests {
         assert_eq!(notes.bad(), [("line 7", CUT_OFF)]);
         assert_eq!(notes.records().len(), 1);
         assert_eq!(with_data("bytevalue", " 61\n").bad(), [("line 6", CUT_OFF)]);
-        assert_eq!(with_data("bytevalue", " 61\nDATA=END\n").bad()[0].0, "line 5");
+        assert_eq!(
+            with_data("bytevalue", " 61\nDATA=END\n").bad()[0].0,
+            "line 5"
+        );
     }
 
     #[test]
@@ -268,7 +290,9 @@ mod tests {
     #[test]
     fn names_are_read_with_and_without_escapes() {
         let name = |text: &str| {
-            let notes = notes(&format!("VERSION=3\nformat=print\ndatabase={text}\nHEADER=END\nDATA=END\n"));
+            let notes = notes(&format!(
+                "VERSION=3\nformat=print\ndatabase={text}\nHEADER=END\nDATA=END\n"
+            ));
             notes.seen[0].clone()
         };
         assert_eq!(name("a b=c"), Seen::Tree(Some("a b=c".into())));

@@ -175,7 +175,8 @@ impl Sink for Intake<'_, '_> {
             Value::Bytes(bytes) => bytes.len() as u64,
             Value::Unread(bytes) => bytes,
         };
-        let (key_bytes_max, value_bytes_max) = (self.rules.key_bytes_max, self.rules.value_bytes_max);
+        let (key_bytes_max, value_bytes_max) =
+            (self.rules.key_bytes_max, self.rules.value_bytes_max);
         if key_bytes > key_bytes_max {
             return self.bad(
                 place,
@@ -183,7 +184,8 @@ impl Sink for Intake<'_, '_> {
             );
         }
         if value_bytes > value_bytes_max {
-            let why = format!("value of {value_bytes} bytes is over the limit of {value_bytes_max}");
+            let why =
+                format!("value of {value_bytes} bytes is over the limit of {value_bytes_max}");
             return self.bad(place, why);
         }
         self.tally.records += 1;
@@ -250,11 +252,15 @@ mod tests {
         let rules = rules(false, 100);
         let mut intake = intake(&rules);
         for line in 0..20 {
-            intake.record(Place::Line(line), b"k", Value::Bytes(b"v")).expect("good");
+            intake
+                .record(Place::Line(line), b"k", Value::Bytes(b"v"))
+                .expect("good");
         }
         assert!(matches!(intake.mode, Mode::Check) && !intake.wants_values());
         assert_eq!((intake.tally.records, intake.tally.bytes), (20, 40));
-        intake.record(Place::Line(21), b"k", Value::Bytes(&[0; 9])).expect_err("still checks");
+        intake
+            .record(Place::Line(21), b"k", Value::Bytes(&[0; 9]))
+            .expect_err("still checks");
     }
 
     #[test]
@@ -263,12 +269,19 @@ mod tests {
         let failure = intake(&strict).record(Place::Line(3), b"12345", Value::Bytes(b""));
         let failure = failure.expect_err("the key is too large");
         assert_eq!(failure.code(), 3);
-        assert!(failure.to_string().starts_with("in.tsv, line 3: key of 5 bytes"), "{failure}");
+        assert!(
+            failure
+                .to_string()
+                .starts_with("in.tsv, line 3: key of 5 bytes"),
+            "{failure}"
+        );
 
         let lenient = rules(true, 1 << 20);
         let mut intake = intake(&lenient);
         for line in 0..12 {
-            intake.record(Place::Line(line), b"", Value::Unread(9)).expect("goes on");
+            intake
+                .record(Place::Line(line), b"", Value::Unread(9))
+                .expect("goes on");
         }
         assert_eq!(intake.tally.bad, 12);
         assert_eq!(intake.tally.bad_shown.len(), BAD_SHOWN_MAX);

@@ -39,7 +39,9 @@ impl From<Output> for Ran {
 
 impl Place {
     pub(crate) fn new() -> Place {
-        Place { folder: tempfile::tempdir().expect("a temporary folder") }
+        Place {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        }
     }
 
     /// A path in the folder.
@@ -60,7 +62,12 @@ impl Place {
     }
 
     /// The same with standard input.
-    pub(crate) fn run_with_input<A: AsRef<OsStr>>(&self, command: &str, arguments: &[A], input: &[u8]) -> Ran {
+    pub(crate) fn run_with_input<A: AsRef<OsStr>>(
+        &self,
+        command: &str,
+        arguments: &[A],
+        input: &[u8],
+    ) -> Ran {
         self.run_on("db", command, arguments, input)
     }
 
@@ -85,7 +92,12 @@ impl Place {
     }
 
     /// Runs and wants this exit code; gives standard error.
-    pub(crate) fn fails<A: AsRef<OsStr>>(&self, code: i32, command: &str, arguments: &[A]) -> String {
+    pub(crate) fn fails<A: AsRef<OsStr>>(
+        &self,
+        code: i32,
+        command: &str,
+        arguments: &[A],
+    ) -> String {
         let ran = self.run(command, arguments);
         assert_eq!(ran.code, code, "{command}: {}{}", ran.text(), ran.err);
         assert!(!ran.err.contains("panicked"), "{}", ran.err);
@@ -96,7 +108,10 @@ impl Place {
 /// The program, through an emulator if cargo was told to use one.
 pub(crate) fn program() -> Command {
     let binary = env!("CARGO_BIN_EXE_latchkv");
-    let target = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
+    let target = format!(
+        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER",
+        std::env::consts::ARCH.to_uppercase()
+    );
     let mut command = match std::env::var(target) {
         Ok(runner) if !runner.trim().is_empty() => {
             let mut words = runner.split_whitespace();

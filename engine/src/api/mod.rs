@@ -3,6 +3,8 @@
 mod background;
 mod db;
 pub mod encode;
+#[cfg(feature = "measure")]
+mod measure;
 mod options;
 mod range;
 mod stats;

@@ -3,6 +3,7 @@
 use super::tree::Tree;
 use crate::btree::{Batch, Cursor, Edge};
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
@@ -65,27 +66,70 @@ impl fmt::Debug for Entry {
     }
 }
 
+thread_local! {
+    /// Batches of ranges that ended, for the next ranges of this thread: short ranges then allocate next to nothing.
+    static SPARE: RefCell<Vec<Arc<Batch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Spare batches that a thread keeps.
+const SPARE_MAX: usize = 4;
+/// A batch that holds more memory is not kept.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
 /// One end of a range: what was read ahead, and where to read on.
 struct End {
     cursor: Cursor,
-    batch: Arc<Batch>,
+    batch: Option<Arc<Batch>>,
     /// Records of the batch that were given.
     given: usize,
-    /// At least one record was given.
-    moved: bool,
 }
 
 impl End {
     fn new(edge: Edge, from: Bound<Vec<u8>>) -> End {
-        End { cursor: Cursor::new(edge, from), batch: Arc::default(), given: 0, moved: false }
+        End { cursor: Cursor::new(edge, from), batch: None, given: 0 }
     }
 
-    /// What the other end may not pass: the last key given from here.
-    fn limit(&self) -> Option<&[u8]> {
-        match self.given.checked_sub(1) {
-            Some(last) => Some(self.batch.key(self.batch.item(last))),
-            // A batch that was just read, of which nothing was given: the cursor stands behind it.
-            None => None,
+    /// The batch, to be read into: the old one if no entry of it is left. A new one begins with the old one's last
+    /// record, from which the cursor goes on.
+    fn batch_mut(&mut self) -> &mut Batch {
+        let batch = self.batch.get_or_insert_with(|| {
+            SPARE.with_borrow_mut(|spare| spare.pop()).unwrap_or_default()
+        });
+        if Arc::get_mut(batch).is_none() {
+            *batch = Arc::new(batch.copy_of_last());
+        }
+        Arc::get_mut(batch).expect("unshared, or made just now")
+    }
+
+    /// The next record that was read ahead.
+    fn read_ahead(&self) -> Option<(&Arc<Batch>, usize)> {
+        let batch = self.batch.as_ref()?;
+        (self.given < batch.len()).then_some((batch, self.given))
+    }
+
+    /// What the other end may not pass: the last key given from here, or where this end began.
+    fn limit(&self) -> Bound<&[u8]> {
+        match (&self.batch, self.given.checked_sub(1)) {
+            (Some(batch), Some(last)) => Bound::Excluded(batch.key(batch.item(last))),
+            _ => self.cursor.origin(),
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Some(mut batch) = self.batch.take() else { return };
+        if let Some(unshared) = Arc::get_mut(&mut batch)
+            && unshared.capacity_bytes() <= SPARE_BYTES_MAX
+        {
+            unshared.clear();
+            // A thread that is ending keeps nothing.
+            let _ = SPARE.try_with(|spare| {
+                let mut spare = spare.borrow_mut();
+                if spare.len() < SPARE_MAX {
+                    spare.push(batch);
+                }
+            });
         }
     }
 }
@@ -96,12 +140,18 @@ impl End {
 /// After an error it gives the same error for ever.
 pub struct Range {
     tree: Tree,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
     front: End,
     back: End,
+    /// The large value that `next_borrowed` lends.
+    large: Vec<u8>,
     failed: Option<Error>,
     done: bool,
+}
+
+/// A record that was found, and where it is.
+enum Given {
+    InBatch(usize),
+    Large(Vec<u8>, Vec<u8>),
 }
 
 impl Range {
@@ -109,10 +159,9 @@ impl Range {
         let done = is_empty(&lower, &upper);
         Range {
             tree,
-            front: End::new(Edge::Front, lower.clone()),
-            back: End::new(Edge::Back, upper.clone()),
-            lower,
-            upper,
+            front: End::new(Edge::Front, lower),
+            back: End::new(Edge::Back, upper),
+            large: Vec::new(),
             failed: None,
             done,
         }
@@ -122,100 +171,44 @@ impl Range {
         Range::new(tree, Bound::Included(prefix.to_vec()), above_prefix(prefix))
     }
 
-    /// Reads the next batch of an end. False: there is none.
-    fn refill(&mut self, edge: Edge) -> Result<bool> {
-        let tree = self.tree.btree()?;
-        let (end, until) = match edge {
-            Edge::Front => (&mut self.front, &self.upper),
-            Edge::Back => (&mut self.back, &self.lower),
-        };
-        if end.cursor.is_done() {
-            return Ok(false);
-        }
-        // The old batch is read into again if no entry of it is left.
-        if Arc::get_mut(&mut end.batch).is_none() {
-            end.batch = Arc::default();
-        }
-        let batch = Arc::get_mut(&mut end.batch).expect("made or found unshared above");
-        end.given = 0;
-        self.tree.explained(tree.next_batch(&mut end.cursor, until, batch))?;
-        Ok(batch.len() > 0)
-    }
-
-    /// The other end has given this key or one behind it already.
-    fn is_past(&self, edge: Edge, key: &[u8]) -> bool {
-        match edge {
-            Edge::Front => match &self.upper {
-                Bound::Excluded(upper) => self.back.moved && key >= &upper[..],
-                _ => false,
-            },
-            Edge::Back => match &self.lower {
-                Bound::Excluded(lower) => self.front.moved && key <= &lower[..],
-                _ => false,
-            },
-        }
-    }
-
-    fn step(&mut self, edge: Edge) -> Result<Option<Entry>> {
-        if self.done {
-            return Ok(None);
-        }
-        // What the other end gave becomes the bound of this one.
-        self.meet(edge);
-        loop {
-            let end = match edge {
-                Edge::Front => &mut self.front,
-                Edge::Back => &mut self.back,
-            };
-            if end.given == end.batch.len() {
-                if !self.refill(edge)? {
-                    self.done = true;
-                    return Ok(None);
-                }
-                continue;
+    /// Key and value of the next record, lent instead of given: the way to go through many records that costs least.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// # let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// let mut range = tree.iter();
+    /// while let Some((key, value)) = range.next_borrowed().transpose()? {
+    ///     assert_eq!((key, value), (&b"a"[..], &b"1"[..]));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Tree::get`].
+    pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        match self.advance(Edge::Front)? {
+            Err(error) => Some(Err(error)),
+            Ok(Given::InBatch(at)) => {
+                let batch = self.front.batch.as_ref().expect("a record of it was found");
+                let item = batch.item(at);
+                Some(Ok((batch.key(item), batch.payload(item))))
             }
-            let (batch, at) = (Arc::clone(&end.batch), end.given);
-            end.given += 1;
-            end.moved = true;
-            let item = batch.item(at);
-            if self.is_past(edge, batch.key(item)) {
-                self.done = true;
-                return Ok(None);
-            }
-            if !item.is_extent() {
-                return Ok(Some(Entry { source: Source::Shared { batch, at } }));
-            }
-            if let Some(entry) = self.large(&batch, at)? {
-                return Ok(Some(entry));
+            Ok(Given::Large(key, value)) => {
+                let key_len = key.len();
+                self.large = key;
+                self.large.extend_from_slice(&value);
+                Some(Ok(self.large.split_at(key_len)))
             }
         }
     }
 
-    /// Takes over the other end's last key as the bound of this end.
-    fn meet(&mut self, edge: Edge) {
-        match edge {
-            Edge::Front if self.back.moved => {
-                if let Some(limit) = self.back.limit() {
-                    self.upper = Bound::Excluded(limit.to_vec());
-                }
-            }
-            Edge::Back if self.front.moved => {
-                if let Some(limit) = self.front.limit() {
-                    self.lower = Bound::Excluded(limit.to_vec());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// A record whose value is an extent is read again, as it is now. `None`: it is gone.
-    fn large(&self, batch: &Batch, at: usize) -> Result<Option<Entry>> {
-        let key = batch.key(batch.item(at)).to_vec();
-        let value = self.tree.get(&key)?;
-        Ok(value.map(|value| Entry { source: Source::Owned { key, value } }))
-    }
-
-    fn give(&mut self, edge: Edge) -> Option<Result<Entry>> {
+    /// The next record of an end; fused, and stuck once it failed.
+    #[inline]
+    fn advance(&mut self, edge: Edge) -> Option<Result<Given>> {
         if let Some(error) = &self.failed {
             return Some(Err(error.clone()));
         }
@@ -224,6 +217,75 @@ impl Range {
             self.failed = Some(error.clone());
         }
         stepped.transpose()
+    }
+
+    #[inline]
+    fn step(&mut self, edge: Edge) -> Result<Option<Given>> {
+        while !self.done {
+            let (end, other) = match edge {
+                Edge::Front => (&mut self.front, &self.back),
+                Edge::Back => (&mut self.back, &self.front),
+            };
+            let Some((batch, at)) = end.read_ahead() else {
+                self.done = !refill(&self.tree, end, other.limit())?;
+                continue;
+            };
+            let item = batch.item(at);
+            // What was read ahead may have been given by the other end since.
+            if other.given > 0 && is_past(edge, batch.key(item), other.limit()) {
+                self.done = true;
+                return Ok(None);
+            }
+            if !item.is_extent() {
+                end.given += 1;
+                return Ok(Some(Given::InBatch(at)));
+            }
+            // A large value is read now, as it is now; or it is gone.
+            let key = batch.key(item).to_vec();
+            end.given += 1;
+            if let Some(value) = self.tree.get(&key)? {
+                return Ok(Some(Given::Large(key, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn give(&mut self, edge: Edge) -> Option<Result<Entry>> {
+        let given = self.advance(edge)?;
+        let end = match edge {
+            Edge::Front => &self.front,
+            Edge::Back => &self.back,
+        };
+        Some(given.map(|given| match given {
+            Given::Large(key, value) => Entry { source: Source::Owned { key, value } },
+            Given::InBatch(at) => {
+                let batch = Arc::clone(end.batch.as_ref().expect("a record of it was found"));
+                Entry { source: Source::Shared { batch, at } }
+            }
+        }))
+    }
+}
+
+/// Reads the next batch of an end. False: there is none.
+fn refill(tree: &Tree, end: &mut End, until: Bound<&[u8]>) -> Result<bool> {
+    if end.cursor.is_done() {
+        return Ok(false);
+    }
+    let btree = tree.btree()?;
+    end.batch_mut();
+    let batch = end.batch.as_mut().and_then(Arc::get_mut).expect("unshared by `batch_mut`");
+    let read = tree.explained(btree.next_batch(&mut end.cursor, until, batch));
+    end.given = 0;
+    read.map(|()| batch.len() > 0)
+}
+
+/// The other end, whose last key is `limit`, has given this key or one behind it already.
+fn is_past(edge: Edge, key: &[u8], limit: Bound<&[u8]>) -> bool {
+    match (edge, limit) {
+        (Edge::Front, Bound::Excluded(limit)) => key >= limit,
+        (Edge::Back, Bound::Excluded(limit)) => key <= limit,
+        _ => false,
     }
 }
 
@@ -249,8 +311,8 @@ impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Range")
             .field("tree", &self.tree.name())
-            .field("lower", &self.lower)
-            .field("upper", &self.upper)
+            .field("lower", &self.front.limit())
+            .field("upper", &self.back.limit())
             .field("failed", &self.failed)
             .finish_non_exhaustive()
     }

@@ -14,12 +14,14 @@ pub(super) struct Attempts<'p> {
     pool: Option<&'p Pool>,
     made: u32,
     ticket: Option<Ticket<'p>>,
+    /// Clears of the tree before the descent; only changes ask.
+    pub(super) clears: u64,
 }
 
 impl<'p> Attempts<'p> {
     #[inline(always)]
     pub(super) fn new(pool: Option<&'p Pool>) -> Attempts<'p> {
-        Attempts { pool, made: 0, ticket: None }
+        Attempts { pool, made: 0, ticket: None, clears: 0 }
     }
 
     /// The caller starts again. It holds no latch and no reservation.

@@ -285,11 +285,10 @@ impl<'p> Btree<'p> {
         let mut attempts = self.attempts();
         loop {
             let reached = self.descend(&mut attempts, |_| 0)?;
-            let _inside = self.enter()?;
+            let inside = self.enter()?;
             let node = reached.node;
-            let x = self.pool.exclusive_at(node.frame, node.version);
-            let Some(x) = x else {
-                drop(_inside);
+            let Some(x) = self.pool.exclusive_at(node.frame, node.version) else {
+                drop(inside);
                 attempts.again();
                 continue;
             };

@@ -106,6 +106,14 @@ impl<'p> Btree<'p> {
         }
     }
 
+    /// Comes down to the leaf that covers `key`, for a change of it.
+    #[inline(always)]
+    pub(super) fn descend_to_change(self, attempts: &mut Attempts<'p>, key: &[u8]) -> Result<Reached> {
+        // Acquire: see the field.
+        attempts.clears = self.core.clears.load(Ordering::Acquire);
+        self.descend_to(attempts, key)
+    }
+
     /// Comes down to the leaf that covers `key`.
     #[inline(always)]
     pub(super) fn descend_to(self, attempts: &mut Attempts<'p>, key: &[u8]) -> Result<Reached> {

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::id::PageId;
 use crate::node::Kind;
 use crate::pool::FrameX;
+use latchkv_latch::primitives::Ordering;
 
 /// How a step ended.
 enum Step {
@@ -125,6 +126,10 @@ impl<'p> Btree<'p> {
                     }
                     target.page().copy_from(root.page(), to);
                     Btree::format_root(root.page(), self.core.root, self.core.id);
+                    drop(target);
+                    drop(root);
+                    // Release: see the field. Nobody else counts, since the gate is closed.
+                    self.core.clears.fetch_add(1, Ordering::Release);
                     return Ok(());
                 }
                 root.release_clean();

@@ -14,6 +14,8 @@
 //! * [T4] A change is made inside the gate, after [`Pool::touch`], and nothing can fail between its first store
 //!   and its last.
 //! * [T5] Levels fall by one a step, so that no damaged file leads a descent in a circle.
+//! * [T6] A clear moves the root's content to another tree and leaves the versions of the pages below as they are. So a change
+//!   that came down before it enters the gate goes on only if no clear came between ([`Btree::enter_for_change`]).
 //!
 //! Optimistic lock coupling: Leis et al., "The ART of Practical Synchronization" (DaMoN 2016) and "Optimistic Lock
 //! Coupling" (IEEE Data Eng. Bull. 2019).
@@ -25,6 +27,8 @@ mod bulk;
 mod descend;
 mod destroy;
 mod lengths;
+#[cfg(feature = "measure")]
+mod measure;
 mod read;
 mod scan;
 mod smo;
@@ -57,6 +61,10 @@ pub(crate) struct TreeCore {
     root_hint: AtomicU64,
     /// Number of records.
     pub(crate) lengths: Lengths,
+    /// How often the tree was cleared; moves inside the closed gate, after the root was emptied. Loaded with Acquire before a
+    /// descent, which pairs with the Release here: whoever sees a clear comes down through the root that it left. Loaded
+    /// Relaxed once inside, where the gate carries the edge.
+    clears: AtomicU64,
     /// Set inside the closed gate, so that no change straddles it. Relaxed: the gate carries the edge for
     /// writers, and a reader that misses it meets a root that is gone.
     dropped: AtomicBool,
@@ -70,6 +78,7 @@ impl TreeCore {
             root,
             root_hint: AtomicU64::new(ChildWord::unhinted(root).0),
             lengths: Lengths::new(length),
+            clears: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
         }
     }
@@ -145,6 +154,16 @@ impl<'p> Btree<'p> {
         };
         self.check_alive()?;
         Ok(inside)
+    }
+
+    /// Enters the gate for a change of a page that was reached since `attempts` noted the clears. `None`: the tree was
+    /// cleared meanwhile, and the page may be none of it any more ([T6]).
+    #[inline(always)]
+    fn enter_for_change(self, attempts: &Attempts<'p>) -> Result<Option<Option<Inside<'p>>>> {
+        let inside = self.enter()?;
+        // Relaxed: see the field.
+        let same = self.core.clears.load(Ordering::Relaxed) == attempts.clears;
+        Ok(same.then_some(inside))
     }
 
     #[inline(always)]

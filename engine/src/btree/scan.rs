@@ -2,19 +2,18 @@
 //!
 //! A batch is copied out of one leaf at one version of it, so each record is seen as it was at one
 //! moment, and a record that is there during the whole scan is seen exactly once: batches cover the key space without
-//! a gap or an overlap, since each begins where the fence or the last key of its predecessor ended.
+//! a gap or an overlap, since each begins where the last key or the fence of its predecessor ended.
 //!
 //! The cursor keeps the leaf and its parent with their versions. As long as these hold it goes on without coming down
-//! again; else it seeks the key at which it stands. Backwards it seeks the greatest key *below* a fence.
+//! again; else it seeks the last key that it gave. Backwards it seeks the greatest key *below* that key or a fence.
 
-use super::{Btree, Reached};
+use super::{Attempts, Btree, Reached};
 use crate::error::Result;
-use crate::id::PageId;
-use crate::node::{LeafPayload, Page};
+use crate::node::{KeyFront, Page, bytes_of};
 use std::ops::Bound;
 
 /// Records of the first batch; later ones take the rest of a leaf.
-const FIRST_BATCH: usize = 12;
+const FIRST_BATCH: usize = 10;
 
 /// A record in a batch.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +27,9 @@ pub(crate) struct BatchItem {
 /// Records copied out of one leaf, in the order of the scan.
 #[derive(Default, Debug)]
 pub(crate) struct Batch {
-    bytes: Vec<u8>,
+    words: Vec<u64>,
     items: Vec<BatchItem>,
+    front: KeyFront,
 }
 
 impl Batch {
@@ -48,17 +48,34 @@ impl Batch {
     /// The key of a record.
     #[inline]
     pub(crate) fn key(&self, item: BatchItem) -> &[u8] {
-        &self.bytes[item.start as usize..][..item.key_len as usize]
+        &bytes_of(&self.words)[item.start as usize..][..item.key_len as usize]
     }
 
     /// The value of a record, or the name of its extent.
     #[inline]
     pub(crate) fn payload(&self, item: BatchItem) -> &[u8] {
-        &self.bytes[item.start as usize + item.key_len as usize..][..item.payload_len as usize]
+        &bytes_of(&self.words)[(item.start + item.key_len) as usize..][..item.payload_len as usize]
     }
 
-    fn clear(&mut self) {
-        self.bytes.clear();
+    /// Bytes of memory held.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.words.capacity() * 8 + self.items.capacity() * size_of::<BatchItem>()
+    }
+
+    /// A batch of the last record alone.
+    pub(crate) fn copy_of_last(&self) -> Batch {
+        let mut copy = Batch::default();
+        if let Some(&last) = self.items.last() {
+            let from = last.start as usize / 8;
+            copy.words.extend_from_slice(&self.words[from..]);
+            copy.items.push(BatchItem { start: last.start - from as u32 * 8, ..last });
+        }
+        copy
+    }
+
+    /// Forgets the records and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
         self.items.clear();
     }
 }
@@ -92,7 +109,7 @@ struct Standing {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     edge: Edge,
-    /// Where to seek. Front: a lower bound; back: an upper bound.
+    /// Where to seek while no batch says better. Front: a lower bound; back: an upper bound.
     from: Bound<Vec<u8>>,
     standing: Option<Standing>,
     batches: usize,
@@ -102,20 +119,12 @@ pub(crate) struct Cursor {
 /// What became of a try to fill a batch.
 enum Fill {
     Restart,
-    /// The leaf has more.
+    /// There may be more, in this leaf or behind it.
     More,
-    /// The leaf is used up; there is a next one behind this fence.
+    /// The leaf gave nothing; there is a next one behind this fence.
     Fence(Vec<u8>),
     /// The scan is at its end.
     End,
-}
-
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
-    }
 }
 
 impl Cursor {
@@ -129,61 +138,96 @@ impl Cursor {
         self.done
     }
 
-    /// Nothing more shall come.
-    pub(crate) fn finish(&mut self) {
-        self.done = true;
+    /// What comes next lies behind `key`.
+    fn go_behind(&mut self, key: &[u8]) {
+        match &mut self.from {
+            Bound::Excluded(from) => {
+                from.clear();
+                from.extend_from_slice(key);
+            }
+            from => *from = Bound::Excluded(key.to_vec()),
+        }
     }
 
-    /// The bound behind which the records not yet given lie.
-    pub(crate) fn bound(&self) -> &Bound<Vec<u8>> {
-        &self.from
+    /// Whether `key` lies where the cursor has not been.
+    fn is_ahead(&self, key: &[u8]) -> bool {
+        match (self.edge, &self.from) {
+            (_, Bound::Unbounded) => true,
+            (Edge::Front, Bound::Included(from)) => key >= &from[..],
+            (Edge::Front, Bound::Excluded(from)) => key > &from[..],
+            (Edge::Back, Bound::Included(from)) => key <= &from[..],
+            (Edge::Back, Bound::Excluded(from)) => key < &from[..],
+        }
+    }
+
+    /// The bound at which the cursor began, as long as it gave no batch.
+    pub(crate) fn origin(&self) -> Bound<&[u8]> {
+        self.from.as_ref().map(|key| &key[..])
     }
 }
 
 impl<'p> Btree<'p> {
-    /// Fills `batch` with the next records of `cursor` that lie before `until` (front: an upper bound; back: a
-    /// lower bound). An empty batch means the end.
+    /// Fills `batch`, which holds the cursor's last batch, with the next records that lie before `until` (front:
+    /// an upper bound; back: a lower bound). An empty batch means the end.
     pub(crate) fn next_batch(
         self,
         cursor: &mut Cursor,
-        until: &Bound<Vec<u8>>,
+        until: Bound<&[u8]>,
         batch: &mut Batch,
     ) -> Result<()> {
-        batch.clear();
         let mut attempts = self.attempts();
-        while batch.len() == 0 && !cursor.done {
-            let standing = match self.go_on(cursor)? {
+        let mut standing = self.go_on(cursor)?;
+        if let Some(&last) = batch.items.last() {
+            // Even while the cursor stands somewhere: its leaf may change before the copy of it is validated.
+            cursor.go_behind(batch.key(last));
+        }
+        batch.clear();
+        while !cursor.done {
+            let here = match standing.take() {
                 Some(standing) => standing,
                 None => self.seek(cursor, &mut attempts)?,
             };
             let fill = match cursor.edge {
-                Edge::Front => self.fill_forward(cursor, standing, until, batch)?,
-                Edge::Back => self.fill_backward(cursor, standing, until, batch)?,
+                Edge::Front => self.fill_forward(cursor, here, until, batch)?,
+                Edge::Back => self.fill_backward(cursor, here, until, batch)?,
             };
-            let last = batch.items.last().map(|&item| batch.key(item).to_vec());
+            if matches!(fill, Fill::Restart) {
+                batch.clear();
+                attempts.again();
+                continue;
+            }
+            self.check_ahead(cursor, here, batch, &fill)?;
             match fill {
-                Fill::Restart => {
-                    batch.clear();
-                    cursor.standing = None;
-                    attempts.again();
-                    continue;
-                }
-                Fill::More => {
-                    let last = last.expect("a leaf with more gave at least one record");
-                    cursor.from = Bound::Excluded(last);
-                }
+                Fill::Restart | Fill::More => {}
                 Fill::Fence(fence) => {
                     // Front: the next leaf begins with its fence. Back: it ends before it.
                     cursor.from = match cursor.edge {
                         Edge::Front => Bound::Included(fence),
                         Edge::Back => Bound::Excluded(fence),
                     };
+                    standing = self.go_on(cursor)?;
                 }
                 Fill::End => cursor.done = true,
             }
             cursor.batches += 1;
+            if batch.len() > 0 {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// A leaf that stands in a wrong place must not lead the scan in a circle.
+    fn check_ahead(self, cursor: &Cursor, here: Standing, batch: &Batch, fill: &Fill) -> Result<()> {
+        let key = match (batch.items.first(), fill) {
+            (Some(&first), _) => batch.key(first),
+            (None, Fill::Fence(fence)) => fence,
+            (None, _) => return Ok(()),
+        };
+        if cursor.is_ahead(key) {
+            return Ok(());
+        }
+        Err(self.damage(self.page(here.reached.node).page_id(), "keys outside of the place of their leaf"))
     }
 
     /// The next place without coming down from the root, if the cursor's leaf or its parent are as they were.
@@ -194,8 +238,11 @@ impl<'p> Btree<'p> {
             Edge::Front => standing.next < self.page(node).count(),
             Edge::Back => standing.next > 0,
         };
+        if !self.valid(node) {
+            return Ok(None);
+        }
         if within {
-            return Ok(self.valid(node).then_some(standing));
+            return Ok(Some(standing));
         }
         let Some((parent, at)) = parent else { return Ok(None) };
         let next_at = match cursor.edge {
@@ -215,8 +262,8 @@ impl<'p> Btree<'p> {
         Ok(Some(Standing { reached, next: next_record }))
     }
 
-    fn seek(self, cursor: &Cursor, attempts: &mut super::Attempts<'p>) -> Result<Standing> {
-        let from = as_slice(&cursor.from);
+    fn seek(self, cursor: &Cursor, attempts: &mut Attempts<'p>) -> Result<Standing> {
+        let from = cursor.origin();
         let reached = self.descend(attempts, |page: Page<'p>| match (cursor.edge, from) {
             (_, Bound::Included(key)) | (Edge::Front, Bound::Excluded(key)) => page.find_child(key),
             (Edge::Back, Bound::Excluded(key)) => page.find_child_below(key),
@@ -236,16 +283,28 @@ impl<'p> Btree<'p> {
         Ok(Standing { reached, next })
     }
 
-    fn copy_record(self, page: Page<'p>, at: usize, batch: &mut Batch) -> Option<()> {
-        let record = page.record(at)?;
-        let start = batch.bytes.len();
-        let key_len = page.append_record(record, &mut batch.bytes)?;
-        batch.items.push(BatchItem {
-            start: start as u32,
-            key_len: key_len as u32,
-            payload_len: record.meta.payload_len() as u32,
-            extent: record.meta.is_extent(),
-        });
+    /// Copies records `range` of a leaf into `batch`, forwards or backwards. `None`: torn.
+    fn copy_records(
+        self,
+        page: Page<'p>,
+        range: impl ExactSizeIterator<Item = usize>,
+        batch: &mut Batch,
+    ) -> Option<()> {
+        if range.len() == 0 {
+            return Some(());
+        }
+        page.key_front(&mut batch.front)?;
+        batch.items.reserve(range.len());
+        for at in range {
+            let record = page.record(at)?;
+            let (start, key_len) = page.copy_record(record, &batch.front, &mut batch.words)?;
+            batch.items.push(BatchItem {
+                start: start as u32,
+                key_len: key_len as u32,
+                payload_len: record.meta.payload_len() as u32,
+                extent: record.meta.is_extent(),
+            });
+        }
         Some(())
     }
 
@@ -253,15 +312,15 @@ impl<'p> Btree<'p> {
         self,
         cursor: &mut Cursor,
         standing: Standing,
-        until: &Bound<Vec<u8>>,
+        until: Bound<&[u8]>,
         batch: &mut Batch,
     ) -> Result<Fill> {
         let node = standing.reached.node;
         let page = self.page(node);
-        let count = page.count();
+        let from = standing.next;
         // Records from `end` on are not wanted; `last` says that no later leaf has any either.
         let (end, last) = match until {
-            Bound::Unbounded => (count, false),
+            Bound::Unbounded => (page.count(), false),
             Bound::Included(key) | Bound::Excluded(key) if page.covers(key) => {
                 let found = page.find(key);
                 let included = found.exact && matches!(until, Bound::Included(_));
@@ -269,21 +328,22 @@ impl<'p> Btree<'p> {
             }
             // Not of this leaf: of a later one, or of an earlier one (a range that is empty).
             Bound::Included(key) | Bound::Excluded(key) => match page.lower() {
-                Some(lower) if *key < lower => (standing.next, true),
-                _ => (count, false),
+                Some(lower) if *key < lower[..] => (from, true),
+                _ => (page.count(), false),
             },
         };
-        let stop = self.stop_of(cursor, end.saturating_sub(standing.next)) + standing.next;
-        for at in standing.next..stop {
-            if self.copy_record(page, at, batch).is_none() {
-                self.torn(node, "record lies outside the page")?;
-                return Ok(Fill::Restart);
-            }
+        let stop = from + Self::take_now(cursor, end.saturating_sub(from));
+        page.prefetch_records(from..stop);
+        if self.copy_records(page, from..stop, batch).is_none() {
+            self.torn(node, "record lies outside the page")?;
+            return Ok(Fill::Restart);
         }
         let fill = if stop < end {
             Fill::More
         } else if last {
             Fill::End
+        } else if batch.len() > 0 && page.has_upper() {
+            Fill::More
         } else {
             match page.upper() {
                 Some(Some(fence)) => Fill::Fence(fence),
@@ -291,18 +351,14 @@ impl<'p> Btree<'p> {
                 None => Fill::Restart,
             }
         };
-        if !self.valid(node) {
-            return Ok(Fill::Restart);
-        }
-        cursor.standing = Some(Standing { next: stop, ..standing });
-        Ok(fill)
+        self.filled(cursor, standing, stop, fill)
     }
 
     fn fill_backward(
         self,
         cursor: &mut Cursor,
         standing: Standing,
-        until: &Bound<Vec<u8>>,
+        until: Bound<&[u8]>,
         batch: &mut Batch,
     ) -> Result<Fill> {
         let node = standing.reached.node;
@@ -317,16 +373,15 @@ impl<'p> Btree<'p> {
                 (found.at + usize::from(excluded), true)
             }
             Bound::Included(key) | Bound::Excluded(key) => match page.lower() {
-                Some(lower) if *key < lower => (0, false),
+                Some(lower) if *key < lower[..] => (0, false),
                 _ => (top, true),
             },
         };
-        let stop = top - self.stop_of(cursor, top.saturating_sub(start)).min(top);
-        for at in (stop..top).rev() {
-            if self.copy_record(page, at, batch).is_none() {
-                self.torn(node, "record lies outside the page")?;
-                return Ok(Fill::Restart);
-            }
+        let stop = top - Self::take_now(cursor, top.saturating_sub(start));
+        page.prefetch_records(stop..top);
+        if self.copy_records(page, (stop..top).rev(), batch).is_none() {
+            self.torn(node, "record lies outside the page")?;
+            return Ok(Fill::Restart);
         }
         let fill = if stop > start {
             Fill::More
@@ -335,25 +390,25 @@ impl<'p> Btree<'p> {
         } else {
             match page.lower() {
                 Some(fence) if fence.is_empty() => Fill::End,
+                Some(_) if batch.len() > 0 => Fill::More,
                 Some(fence) => Fill::Fence(fence),
                 None => Fill::Restart,
             }
         };
-        if !self.valid(node) {
+        self.filled(cursor, standing, stop, fill)
+    }
+
+    /// What was copied counts if the leaf is as it was.
+    fn filled(self, cursor: &mut Cursor, standing: Standing, next: usize, fill: Fill) -> Result<Fill> {
+        if !self.valid(standing.reached.node) {
             return Ok(Fill::Restart);
         }
-        cursor.standing = Some(Standing { next: stop, ..standing });
+        cursor.standing = Some(Standing { next, ..standing });
         Ok(fill)
     }
 
     /// How many of `wanted` records to take now.
-    fn stop_of(self, cursor: &Cursor, wanted: usize) -> usize {
+    fn take_now(cursor: &Cursor, wanted: usize) -> usize {
         if cursor.batches == 0 { wanted.min(FIRST_BATCH) } else { wanted }
     }
-
-    /// The extent that a record's payload names.
-    pub(crate) fn extent_named(payload: &[u8]) -> Option<(PageId, u64)> {
-        LeafPayload::extent_of(payload)
-    }
 }
-

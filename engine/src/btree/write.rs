@@ -95,7 +95,7 @@ impl<'p> Btree<'p> {
     fn store(self, key: &[u8], incoming: &Incoming<'_>, only: Only) -> Result<bool> {
         let mut attempts = self.attempts();
         loop {
-            let leaf = self.descend_to(&mut attempts, key)?.node;
+            let leaf = self.descend_to_change(&mut attempts, key)?.node;
             let found = self.page(leaf).find(key);
             if found.exact && only == Only::IfAbsent {
                 if self.valid(leaf) {
@@ -118,7 +118,7 @@ impl<'p> Btree<'p> {
         key: &[u8],
         incoming: &Incoming<'_>,
     ) -> Result<bool> {
-        let inside = self.enter()?;
+        let Some(inside) = self.enter_for_change(attempts)? else { return Ok(false) };
         let Some(x) = self.pool.exclusive_at(leaf.frame, leaf.version) else { return Ok(false) };
         let page = x.page();
         let replaced = if found.exact { self.extent_at(&x, found.at)? } else { None };
@@ -175,7 +175,7 @@ impl<'p> Btree<'p> {
     pub(crate) fn delete(self, key: &[u8]) -> Result<bool> {
         let mut attempts = self.attempts();
         loop {
-            let reached = self.descend_to(&mut attempts, key)?;
+            let reached = self.descend_to_change(&mut attempts, key)?;
             let found = self.page(reached.node).find(key);
             if !found.exact {
                 if self.valid(reached.node) {
@@ -195,7 +195,7 @@ impl<'p> Btree<'p> {
         found: Found,
         key: &[u8],
     ) -> Result<bool> {
-        let inside = self.enter()?;
+        let Some(inside) = self.enter_for_change(attempts)? else { return Ok(false) };
         let leaf = reached.node;
         let Some(x) = self.pool.exclusive_at(leaf.frame, leaf.version) else { return Ok(false) };
         let extent = self.extent_at(&x, found.at)?;
@@ -229,7 +229,7 @@ impl<'p> Btree<'p> {
         let mut change = |incoming: Option<&Incoming<'_>>| -> Result<bool> {
             let mut attempts = self.attempts();
             loop {
-                let reached = self.descend_to(&mut attempts, key)?;
+                let reached = self.descend_to_change(&mut attempts, key)?;
                 // Read at the version at which the leaf will be upgraded, so that nothing comes between.
                 if let Some((found, current)) = self.value_at(reached.node, key)? {
                     if current.as_deref() != expected {

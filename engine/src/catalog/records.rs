@@ -42,10 +42,10 @@ pub(super) fn dropping_key(root: PageId) -> Vec<u8> {
 
 fn each(tree: Btree<'_>, kind: u8, mut f: impl FnMut(&[u8], &[u8])) -> Result<()> {
     let mut cursor = Cursor::new(Edge::Front, Bound::Included(vec![kind]));
-    let until = Bound::Excluded(vec![kind + 1]);
+    let until = [kind + 1];
     let mut batch = Batch::default();
     loop {
-        tree.next_batch(&mut cursor, &until, &mut batch)?;
+        tree.next_batch(&mut cursor, Bound::Excluded(&until), &mut batch)?;
         if batch.len() == 0 {
             return Ok(());
         }

@@ -15,7 +15,7 @@
 //!   [`BLOCK_BYTES`].
 //! - \[A2\] `len_bytes` is a multiple of 8, so the words cover exactly the bytes.
 //!
-//! Tested below, also under Miri.
+//! Tested below.
 
 use crate::id::BLOCK_BYTES;
 use std::collections::TryReserveError;

@@ -7,7 +7,7 @@
 //! [ header and slots ][ cells and fences ][ zeros to the end of the block ]
 //! ```
 
-use super::{Kind, Page, SLOTS_AT, UPPER_AT, words_for};
+use super::{Kind, Page, SLOTS_AT, UPPER_AT};
 use crate::id::{BLOCK_BYTES, PageId};
 
 /// What is wrong with an image.
@@ -77,9 +77,4 @@ pub(crate) fn decode(image: &[u64], page: Page<'_>, expect: PageId) -> Result<()
         page.store(at, word(front + at - data));
     }
     page.verify(expect)
-}
-
-/// Words of an image buffer for pages of `page_bytes`.
-pub(crate) const fn image_words_max(page_bytes: usize) -> usize {
-    words_for(page_bytes)
 }

@@ -57,7 +57,7 @@ mod verify;
 
 pub(crate) use bytes::{bytes_of, common_prefix_bytes, words_for};
 pub(crate) use edit::{LeafPayload, RecordMeta};
-pub(crate) use search::Found;
+pub(crate) use search::{Found, KeyFront};
 pub(crate) use split::{SplitPoint, choose_inner, choose_leaf, merge, merge_fits, split_off};
 
 use crate::id::{FrameId, PageId, TreeId};

@@ -7,8 +7,13 @@
 use super::bytes::head_of;
 use super::edit::RecordMeta;
 use super::{HINTS, HINTS_AT, HINTS_FROM, Page, SLOTS_AT, Slot, words_for};
+use latchkv_latch::prefetch::prefetch_line;
 use latchkv_latch::primitives::Ordering as Atomic;
 use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Lines of a cell that are asked for ahead.
+const CELL_LINES: usize = 3;
 
 /// Where a key is, or would go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +30,14 @@ pub(crate) struct LeafRecord {
     slot: Slot,
     /// The record's meta word.
     pub(crate) meta: RecordMeta,
+}
+
+/// The bytes that the keys of one page share, ready to be put before each.
+#[derive(Default, Debug)]
+pub(crate) struct KeyFront {
+    words: Vec<u64>,
+    prefix_len: usize,
+    bytes: Vec<u8>,
 }
 
 impl<'a> Page<'a> {
@@ -64,6 +77,24 @@ impl<'a> Page<'a> {
         base
     }
 
+    /// Asks for the lines of a cell of ordinary size.
+    #[inline(always)]
+    fn prefetch_cell(self, slot: Slot) {
+        if let Some(cell) = self.words.get(slot.offset()..) {
+            let first = cell.as_ptr();
+            for line in 0..CELL_LINES {
+                prefetch_line(first.wrapping_add(line * 8));
+            }
+        }
+    }
+
+    /// Asks for the cells of slots `range`, so that reading them one by one does not wait for each.
+    pub(crate) fn prefetch_records(self, range: Range<usize>) {
+        for at in range {
+            self.prefetch_cell(self.slot(at));
+        }
+    }
+
     /// Compares the key of slot `slot` with `rest`, the probe behind prefix and head. Heads are equal.
     #[inline(always)]
     fn cmp_behind_head(self, slot: Slot, rest: &[u8], probe_klen: usize) -> Ordering {
@@ -90,6 +121,8 @@ impl<'a> Page<'a> {
         if slot.head() != head {
             return Found { at, exact: false };
         }
+        // Most likely it is the one, and its value is wanted next.
+        self.prefetch_cell(slot);
         match self.cmp_behind_head(slot, rest, klen) {
             Ordering::Equal => Found { at, exact: true },
             Ordering::Greater => Found { at, exact: false },
@@ -155,14 +188,64 @@ impl<'a> Page<'a> {
         skip
     }
 
-    /// Appends key and payload of `record`, one behind the other, and gives the key's length. `None`: torn.
+    /// What all keys of the page begin with, as words, right-aligned and with four bytes of room for a head behind it, for
+    /// [`copy_record`](Self::copy_record). `None`: torn.
+    pub(crate) fn key_front(self, front: &mut KeyFront) -> Option<()> {
+        let mut prefix = std::mem::take(&mut front.bytes);
+        prefix.clear();
+        let len = self.prefix_len();
+        // Zeros ahead, so that prefix and head end with a word.
+        prefix.resize((len + 4).next_multiple_of(8) - (len + 4), 0);
+        let copied = self.append_prefix(&mut prefix);
+        prefix.extend([0; 4]);
+        front.words.clear();
+        front.words.extend(prefix.chunks_exact(8).map(|chunk| {
+            u64::from_le_bytes(chunk.try_into().expect("chunks of eight"))
+        }));
+        front.prefix_len = len;
+        front.bytes = prefix;
+        copied
+    }
+
+    /// Appends key and payload of `record` to `out`, one behind the other, whole words at a time, and says where in the bytes
+    /// of `out` the key starts and how long it is. `None`: torn.
     #[inline]
-    pub(crate) fn append_record(self, record: LeafRecord, out: &mut Vec<u8>) -> Option<usize> {
-        let start = out.len();
-        self.append_key_front(record.slot, out)?;
-        let tail = record.slot.tail_len();
-        self.append_bytes(record.slot.offset() + 1, 0, tail + record.meta.payload_len(), out);
-        Some(out.len() - start - record.meta.payload_len())
+    pub(crate) fn copy_record(
+        self,
+        record: LeafRecord,
+        front: &KeyFront,
+        out: &mut Vec<u64>,
+    ) -> Option<(usize, usize)> {
+        let slot = record.slot;
+        let key_len = front.prefix_len + slot.klen();
+        let first = slot.offset() + 1;
+        let words = words_for(slot.tail_len() + record.meta.payload_len());
+        let cell = self.words.get(first..first + words)?;
+        let (last, ahead) = front.words.split_last()?;
+        if slot.klen() < 4 {
+            // Head and payload do not meet at a word: put the payload behind the shorter head by bytes.
+            return self.copy_short(record, out, key_len);
+        }
+        out.reserve(front.words.len() + words);
+        out.extend(ahead.iter().map(|word| word.to_le()));
+        out.push((last | u64::from(slot.head().swap_bytes()) << 32).to_le());
+        let start = out.len() * 8 - 4 - front.prefix_len;
+        // Relaxed: R2.
+        out.extend(cell.iter().map(|word| word.load(Atomic::Relaxed).to_le()));
+        Some((start, key_len))
+    }
+
+    #[cold]
+    fn copy_short(self, record: LeafRecord, out: &mut Vec<u64>, key_len: usize) -> Option<(usize, usize)> {
+        let mut bytes = Vec::with_capacity(key_len + record.meta.payload_len() + 8);
+        self.append_key_front(record.slot, &mut bytes)?;
+        self.append_bytes(record.slot.offset() + 1, 0, record.meta.payload_len(), &mut bytes);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let start = out.len() * 8;
+        out.extend(bytes.chunks_exact(8).map(|chunk| {
+            u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
+        }));
+        Some((start, key_len))
     }
 
     /// Appends prefix and head.

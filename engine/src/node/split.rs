@@ -18,6 +18,8 @@ pub(crate) struct SplitPoint {
 
 /// Inserts in ascending order before a split takes them for a run and leaves the page full behind them.
 const RUN_MIN: usize = 8;
+/// Places tried for the cut behind such a run.
+const RUN_TRIES: usize = 4;
 
 /// The shortest string above `left` and not above `right`.
 fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
@@ -46,16 +48,44 @@ fn middle(page: Page<'_>, first: usize, last: usize) -> (usize, usize) {
     (low, high.max(low))
 }
 
+/// Words of a leaf that takes slots `from..to` of `page` between fences that are not wider than its own.
+fn leaf_words(page: Page<'_>, from: usize, to: usize, lower: &[u8], upper: Option<&[u8]>) -> Option<usize> {
+    let prefix = upper.map_or(0, |upper| common_prefix_bytes(lower, upper));
+    let more = prefix.checked_sub(page.prefix_len())?;
+    let fences = words_for(lower.len()) + upper.map_or(0, |upper| words_for(upper.len()));
+    let slots = (from..to).map(|at| {
+        let tail = page.slot(at).klen().saturating_sub(more + 4);
+        2 + words_for(tail + page.record_payload_len(at))
+    });
+    Some(SLOTS_AT + fences + slots.sum::<usize>())
+}
+
+/// Both parts of a leaf that is cut at `point` fit a page.
+fn both_fit(page: Page<'_>, point: &SplitPoint) -> Option<bool> {
+    let (lower, upper) = (page.lower()?, page.upper()?);
+    let left = leaf_words(page, 0, point.at, &lower, Some(&point.separator))?;
+    let right = leaf_words(page, point.at, page.count(), &point.separator, upper.as_deref())?;
+    Some(left.max(right) <= page.len_words())
+}
+
 /// Chooses where to cut a full leaf into which `key` would go at slot `at`.
 pub(crate) fn choose_leaf(page: Page<'_>, at: usize, key: &[u8]) -> Option<SplitPoint> {
     let count = page.count();
     let (last, run) = page.insert_run();
-    if run >= RUN_MIN && at == last + 1 && at >= 1 {
-        if at >= count {
-            let separator = shortest_separator(&page.key(count.checked_sub(1)?)?, key);
-            return Some(SplitPoint { at: count, separator });
+    if run >= RUN_MIN && at == last + 1 && (1..=count).contains(&at) {
+        // What stays may be all there is, and the new fence comes on top of it: then a record or two go along.
+        for cut in (1..=at).rev().take(RUN_TRIES) {
+            let left = page.key(cut - 1)?;
+            let separator = match (cut == at, cut == count) {
+                (true, true) => shortest_separator(&left, key),
+                (true, false) => shortest_separator(key, &page.key(cut)?),
+                (false, _) => shortest_separator(&left, &page.key(cut)?),
+            };
+            let point = SplitPoint { at: cut, separator };
+            if both_fit(page, &point)? {
+                return Some(point);
+            }
         }
-        return Some(SplitPoint { at, separator: shortest_separator(key, &page.key(at)?) });
     }
     let (low, high) = middle(page, 1, count.checked_sub(1)?);
     let mut best: Option<SplitPoint> = None;

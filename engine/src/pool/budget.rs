@@ -41,6 +41,14 @@ const ORDER_ENTRY_BYTES: usize = 16;
 /// Bytes that an image costs beside its buffer while it is written: what was taken, image, placement.
 const IMAGE_EXTRA_BYTES: usize = 160;
 
+/// Bytes of the latches that the page hash keeps outside its cells.
+pub(super) fn outside_bytes(latches: PageHashLatches) -> usize {
+    match latches {
+        PageHashLatches::PerCell => 0,
+        PageHashLatches::Outside { count } => count.saturating_mul(OUTSIDE_LATCH_BYTES),
+    }
+}
+
 /// The parts of a pool, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
@@ -48,8 +56,8 @@ pub(super) struct Budget {
     pub(super) frames: usize,
     pub(super) placement: LatchPlacement,
     pub(super) hash_bytes: usize,
-    /// Latches that the hash keeps in memory of its own.
-    pub(super) outside_latches: usize,
+    /// Bytes of latches that the hash keeps in memory of its own.
+    pub(super) outside_bytes: usize,
     /// Ask for huge pages; only for a region that fills one.
     pub(super) huge_pages: bool,
     /// Images of one batch of writes.
@@ -72,16 +80,16 @@ impl Budget {
         latches: PageHashLatches,
         huge_pages: bool,
     ) -> Budget {
-        let (placement, outside_latches) = match latches {
-            PageHashLatches::PerCell => (LatchPlacement::PerCell, 0),
-            PageHashLatches::Outside { count } => (LatchPlacement::Outside { count }, count),
+        let placement = match latches {
+            PageHashLatches::PerCell => LatchPlacement::PerCell,
+            PageHashLatches::Outside { count } => LatchPlacement::Outside { count },
         };
         let mut budget = Budget {
             page_bytes,
             frames,
             placement,
             hash_bytes: PageHash::bytes_needed(frames),
-            outside_latches,
+            outside_bytes: outside_bytes(latches),
             huge_pages: false,
             batch_images: (frames / 8).clamp(2, BATCH_IMAGES_MAX),
             evict_batches: if frames < 1024 { 1 } else { 2 },
@@ -151,16 +159,15 @@ impl Budget {
 
     /// Bytes on the heap beside the buffers.
     pub(super) fn list_bytes(&self) -> usize {
-        self.frames * FREE_SLOT_BYTES
-            + self.order_entries * ORDER_ENTRY_BYTES
-            + self.outside_latches * OUTSIDE_LATCH_BYTES
-            + COUNTER_STRIPES * COUNTER_STRIPE_BYTES
-            + FIXED_BYTES
+        let counters = COUNTER_STRIPES * COUNTER_STRIPE_BYTES;
+        let lists = self.frames * FREE_SLOT_BYTES + self.order_entries * ORDER_ENTRY_BYTES;
+        // The number of outside latches is the caller's: it may be absurd, and then does not fit.
+        (lists + counters + FIXED_BYTES).saturating_add(self.outside_bytes)
     }
 
     /// Everything.
     pub(super) fn bytes_total(&self) -> usize {
-        self.region_bytes_rounded() + self.buffer_bytes() + self.list_bytes()
+        (self.region_bytes_rounded() + self.buffer_bytes()).saturating_add(self.list_bytes())
     }
 }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub(super) type PageHash = latchkv_latch::PageHash<Line64>;
 
 /// Lines of a page that [`Frames::prefetch`] asks for: its header, the sampled heads and the first slots.
-pub(super) const PREFETCH_LINES: usize = 4;
+pub(super) const PREFETCH_LINES: usize = 13;
 /// Bytes of a line, as far as prefetching goes.
 const LINE_BYTES: usize = 64;
 
@@ -163,10 +163,5 @@ impl Frames {
     /// Bytes that really lie in huge pages, as far as the operating system tells.
     pub(super) fn huge_bytes(&self) -> Option<u64> {
         self.region.huge_bytes().ok()
-    }
-
-    /// Bytes mapped.
-    pub(super) fn mapped_bytes(&self) -> usize {
-        self.region.mapped_bytes()
     }
 }

@@ -62,11 +62,6 @@ impl<'p> FrameX<'p> {
         self.latch.release_clean();
     }
 
-    /// Releases the latch and gives the version of what was stored.
-    pub(crate) fn release(self) -> Version {
-        self.latch.release()
-    }
-
     pub(super) fn into_latch(self) -> Exclusive<'p> {
         self.latch
     }

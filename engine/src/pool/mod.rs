@@ -79,7 +79,7 @@ mod writeback;
 
 pub use checkpoint::CheckpointReport;
 pub(crate) use latched::FrameX;
-pub(crate) use reserve::{RESERVE_MAX, Reservation};
+pub(crate) use reserve::Reservation;
 pub use stats::PoolStats;
 
 use crate::error::{Result, Usage};
@@ -172,16 +172,10 @@ impl Pool {
             options.huge_pages,
         );
         let Some(budget) = budget else {
-            let least = Budget::of_frames(
-                FRAMES_MIN,
-                page_bytes as usize,
-                options.page_hash_latches,
-                false,
-            );
-            let allowed = format!(
-                "at least {} with pages of {page_bytes} bytes",
-                least.bytes_total()
-            );
+            // What is outside lies beside everything else, so it only adds.
+            let outside = budget::outside_bytes(options.page_hash_latches) as u64;
+            let least = Pool::cache_bytes_min(page_bytes).saturating_add(outside);
+            let allowed = format!("at least {least} with pages of {page_bytes} bytes");
             return Err(bad_option("cache_bytes", options.cache_bytes, allowed));
         };
         let frames = Frames::new(&budget, options.prefault)?;

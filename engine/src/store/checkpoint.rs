@@ -26,7 +26,7 @@ use super::page_map::encode_map_page;
 use super::pages::CHUNK_BYTES;
 use super::place::{Placement, seed_manifest};
 use super::superblock::{SLOT_BLOCKS, Superblock};
-use super::{NO_PANIC, Run, Store, grow_blocks};
+use super::{Durable, NO_PANIC, Run, Store, grow_blocks};
 use crate::error::{Error, Result};
 use crate::id::{BLOCK_BYTES, BlockId, Epoch, TreeId};
 use crate::io::{AlignedBuf, Write};
@@ -72,13 +72,17 @@ impl Store {
     /// in progress.
     ///
     /// # Errors
-    /// [`Error::Full`], and [`Error::Io`] if the file cannot be lengthened: the checkpoint was given up as by [`Store::abort`], nothing is lost. [`Error::Poisoned`]: writing
-    /// has ended; the next open finds this checkpoint or the one before, whole.
+    /// [`Error::Full`], and [`Error::Io`] if the file cannot be lengthened: the checkpoint was given up as by
+    /// [`Store::abort`], nothing is lost. [`Error::Poisoned`]: writing has ended; the next open finds this checkpoint or
+    /// the one before, whole.
     pub(crate) fn publish(&self) -> Result<()> {
         self.writable("checkpoint")?;
-        let mut durable = self.durable();
+        let _alone = self.publishing.lock().expect(NO_PANIC);
         let mut written = Written::default();
-        let old = durable.superblock;
+        let (old, old_slot) = {
+            let durable = self.durable();
+            (durable.superblock, durable.slot)
+        };
         let (superblock, manifest) = match self.write_map(&old, &mut written) {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(()),
@@ -95,16 +99,18 @@ impl Store {
             }
         };
         self.sync("sync pages")?;
-        let slot = 1 - durable.slot;
+        let slot = 1 - old_slot;
         let bytes = superblock.encode();
         self.write_superblock(slot, &bytes)
             .map_err(|error| self.poison(error))?;
         self.sync("sync the superblock")?;
 
-        durable.superblock = superblock;
-        durable.slot = slot;
-        durable.lengths = manifest.lengths;
-        durable.next_tree = manifest.next_tree;
+        *self.durable() = Durable {
+            superblock,
+            slot,
+            lengths: manifest.lengths,
+            next_tree: manifest.next_tree,
+        };
         self.state_mut()
             .published(&written.map_pages, superblock.manifest);
         self.frozen_epoch.store(0, Ordering::Release); // Ordering: row `frozen_epoch`.

@@ -47,7 +47,6 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 #[must_use = "dropping it unlocks the directory"]
 pub(crate) struct Directory {
-    path: PathBuf,
     data: PathBuf,
     _lock: DirectoryLock,
 }
@@ -157,14 +156,7 @@ impl Directory {
             Ok(made)
         });
         match made {
-            Ok(made) => Ok((
-                Directory {
-                    path: dir.to_owned(),
-                    data,
-                    _lock: lock,
-                },
-                made,
-            )),
+            Ok(made) => Ok((Directory { data, _lock: lock }, made)),
             Err(error) => {
                 // A leftover is harmless: it is truncated by the next attempt.
                 let _ = fs::remove_file(&temporary);
@@ -198,19 +190,7 @@ impl Directory {
         if !metadata.is_file() {
             return Err(foreign(dir, "`data` is no plain file"));
         }
-        Ok((
-            Directory {
-                path: dir.to_owned(),
-                data,
-                _lock: lock,
-            },
-            file,
-        ))
-    }
-
-    /// The directory, as it was given.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok((Directory { data, _lock: lock }, file))
     }
 
     /// The path of `data` in it.

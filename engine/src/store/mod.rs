@@ -75,7 +75,7 @@
 //! | `frozen_epoch` | `freeze` as above; `publish`, `abort` | writers, in the gate | Release, Acquire: a 0 shows all that the checkpoint did |
 //!
 //! All else lies under one reader-writer lock, taken on misses, writebacks and allocations, never held over a transfer.
-//! Lock order: `durable`, `cut`, `state`.
+//! Lock order: `publishing`, `cut`, `state`; `durable` is held for a copy only, so statistics never wait for a sync.
 //!
 //! Tested by `store::tests`: random traffic against a model with the power cut at every sync, a full disk and a failed call
 //! at every index, every sector of a database flipped, zeroed and cut off.
@@ -98,9 +98,7 @@ mod value;
 
 pub(crate) use dir::{Directory, Mode};
 pub(crate) use pages::Image;
-pub(crate) use place::{Placement, RESERVED_BLOCKS};
-pub(crate) use superblock::{FORMAT_VERSION, MAGIC, SLOT_BLOCKS};
-pub(crate) use value::VALUE_BYTES_MAX;
+pub(crate) use place::Placement;
 
 use crate::error::{Corruption, Denied, Error, Result};
 use crate::id::{BLOCK_BYTES, Epoch, PageId, TreeId};
@@ -153,11 +151,12 @@ pub(crate) struct Store {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     page_bytes: u32,
-    uuid: [u8; 16],
     read_only: bool,
     epoch: AtomicU64,
     frozen_epoch: AtomicU64,
     poison: OnceLock<Arc<Error>>,
+    /// Held by the one thread that publishes.
+    publishing: Mutex<()>,
     durable: Mutex<Durable>,
     /// Held shared while blocks are read, exclusively while the file is cut, so that nobody reads beyond its end.
     cut: RwLock<()>,
@@ -214,11 +213,6 @@ impl Store {
     /// Whether the store was opened for reading alone.
     pub(crate) fn read_only(&self) -> bool {
         self.read_only
-    }
-
-    /// The id drawn when the database was made.
-    pub(crate) fn uuid(&self) -> [u8; 16] {
-        self.uuid
     }
 
     /// Whether writing is still possible.
@@ -296,11 +290,6 @@ impl Store {
     pub(crate) fn free_page(&self, page: PageId) {
         debug_assert!(!self.read_only, "read-only stores free nothing");
         self.state_mut().free(page);
-    }
-
-    /// Whether the page has a place on disk.
-    pub(crate) fn is_mapped(&self, page: PageId) -> bool {
-        self.state().map.get(page).is_mapped()
     }
 
     /// Whether the id is allocated, with a place on disk or without.

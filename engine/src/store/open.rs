@@ -268,11 +268,11 @@ impl Store {
         Ok(Store {
             path: path.to_owned(),
             page_bytes: 1 << superblock.page_shift,
-            uuid: superblock.uuid,
             read_only,
             epoch: AtomicU64::new(superblock.epoch.0.saturating_add(1)),
             frozen_epoch: AtomicU64::new(0),
             poison: OnceLock::new(),
+            publishing: Mutex::new(()),
             durable: Mutex::new(Durable {
                 superblock,
                 slot,

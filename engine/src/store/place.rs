@@ -22,7 +22,7 @@ use crate::id::{BLOCK_BYTES, BlockId, PageId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Blocks at the start of `data` that hold the superblock slots and are never given out.
-pub(crate) const RESERVED_BLOCKS: u64 = 32;
+pub(super) const RESERVED_BLOCKS: u64 = 32;
 
 /// Bytes of one entry on disk.
 pub(super) const PLACEMENT_BYTES: usize = 16;

@@ -36,11 +36,11 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The first eight bytes of every database.
-pub(crate) const MAGIC: [u8; 8] = *b"latchkv\0";
+pub(super) const MAGIC: [u8; 8] = *b"latchkv\0";
 /// The format that this program writes, and the greatest it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 /// Where the two slots lie.
-pub(crate) const SLOT_BLOCKS: [BlockId; 2] = [BlockId(0), BlockId(16)];
+pub(super) const SLOT_BLOCKS: [BlockId; 2] = [BlockId(0), BlockId(16)];
 
 const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 

@@ -20,7 +20,7 @@ use crate::io::{AlignedBuf, Write};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Greatest length of a large value in bytes: 1 GiB.
-pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
+pub(super) const VALUE_BYTES_MAX: usize = 1 << 30;
 
 /// Blocks of a value of that many bytes; an empty one has a block too.
 fn blocks_of(bytes: usize) -> usize {

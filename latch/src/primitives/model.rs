@@ -1,13 +1,25 @@
 //! The primitives under loom.
 //!
+//! # Every access is a scheduling point that loom remembers
+//!
+//! loom 0.7 decides where to switch threads by partial-order reduction, and for that remembers only the *last* access to an
+//! atomic. A thread that loads a word before it changes it, as every compare-exchange loop does, so hides its change from
+//! an earlier load by another thread, and whole interleavings are never run (tokio-rs/loom issues 166 and 392). The
+//! atomics here therefore carry a shadow, and touch it before every access by a compare-exchange that always fails.
+//! That counts as a dependent access, and has no effect in the memory model: the shadow never holds but its first value.
+//!
+//! # Parking
+//!
 //! One mutex and condvar stand for all buckets: they are made anew in each execution, and a wake goes to the address
 //! asked for only, so a lost wake-up shows as a deadlock.
 
 use super::Mutant;
+use loom::sync::atomic;
 use loom::sync::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU32 as StdAtomicU32, Ordering as StdOrdering};
+use std::fmt;
+use std::sync::atomic::{AtomicU32 as StdAtomicU32, Ordering};
 
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
+pub use loom::sync::atomic::fence;
 pub use loom::thread::yield_now;
 
 /// The mutation of the running test: not part of the model, so not a loom atomic.
@@ -15,12 +27,12 @@ static MUTANT: StdAtomicU32 = StdAtomicU32::new(Mutant::None as u32);
 
 /// Whether the running model leaves this out.
 pub fn mutant(which: Mutant) -> bool {
-    MUTANT.load(StdOrdering::Relaxed) == which as u32
+    MUTANT.load(Ordering::Relaxed) == which as u32
 }
 
 /// Chooses what the models to come leave out. Process-wide: the caller keeps other models from running.
 pub fn set_mutant(which: Mutant) {
-    MUTANT.store(which as u32, StdOrdering::Relaxed);
+    MUTANT.store(which as u32, Ordering::Relaxed);
 }
 
 /// Not counted under loom.
@@ -37,6 +49,136 @@ pub fn spin_loop() {
 pub fn nap() {
     yield_now();
 }
+
+/// See the module head.
+#[derive(Debug)]
+struct Shadow(atomic::AtomicBool);
+
+impl Shadow {
+    fn touch(&self) {
+        let _ = self
+            .0
+            .compare_exchange(true, true, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+macro_rules! common {
+    ($name:ident, $value:ty) => {
+        /// loom's atomic of that name, with its shadow.
+        pub struct $name {
+            shadow: Shadow,
+            word: atomic::$name,
+        }
+
+        impl $name {
+            /// An atomic that holds `value`.
+            pub fn new(value: $value) -> Self {
+                let shadow = Shadow(atomic::AtomicBool::new(false));
+                Self {
+                    shadow,
+                    word: atomic::$name::new(value),
+                }
+            }
+
+            /// As `core`'s.
+            pub fn load(&self, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.load(order)
+            }
+
+            /// As `core`'s.
+            pub fn store(&self, value: $value, order: Ordering) {
+                self.shadow.touch();
+                self.word.store(value, order);
+            }
+
+            /// As `core`'s.
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.swap(value, order)
+            }
+
+            /// As `core`'s.
+            pub fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.shadow.touch();
+                self.word.compare_exchange(current, new, success, failure)
+            }
+
+            /// As `core`'s, but never fails without a reason.
+            pub fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+
+            /// As `core`'s.
+            pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.fetch_and(value, order)
+            }
+
+            /// As `core`'s.
+            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.fetch_or(value, order)
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(Default::default())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                // To look at the value would be a step of the model.
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+macro_rules! integer {
+    ($name:ident, $value:ty) => {
+        common!($name, $value);
+
+        impl $name {
+            /// As `core`'s: wraps.
+            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.fetch_add(value, order)
+            }
+
+            /// As `core`'s: wraps.
+            pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.fetch_sub(value, order)
+            }
+
+            /// As `core`'s.
+            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                self.shadow.touch();
+                self.word.fetch_max(value, order)
+            }
+        }
+    };
+}
+
+integer!(AtomicU64, u64);
+integer!(AtomicU32, u32);
+integer!(AtomicUsize, usize);
+common!(AtomicBool, bool);
 
 /// Who sleeps where.
 struct Bucket {

@@ -33,6 +33,10 @@ mutants! {
     ReleaseForgetsWake,
     /// Clean release of X moves the version.
     CleanReleaseMovesVersion,
+    /// Clean release of X does not release.
+    CleanReleaseRelaxed,
+    /// Clean release of X does not look for parked threads.
+    CleanReleaseForgetsWake,
     /// X -> S does not release.
     DowngradeRelaxed,
     /// X -> S does not look for parked threads.

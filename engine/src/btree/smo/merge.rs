@@ -62,7 +62,8 @@ impl<'p> Btree<'p> {
         let Some((parent, at)) = reached.parent else { return self.lower_root(reached.node) };
         let children = self.page(parent).count() + 1;
         if children < 2 {
-            return if self.valid(parent) { self.lower_root(parent) } else { Ok(Merge::Restart) };
+            // No sibling here: the parent wants one itself, or is a root to be lowered.
+            return Ok(if self.valid(parent) { Merge::ParentSparse } else { Merge::Restart });
         }
         // The sibling to the right, or to the left of the last.
         let left_at = if at + 1 < children { at } else { at - 1 };
@@ -137,11 +138,7 @@ impl<'p> Btree<'p> {
         if page.level() == 0 || page.count() > 0 {
             return Ok(Merge::Done);
         }
-        let is_root = page.page_id() == self.core.root;
         let Some(child) = self.reach_child(root, 0)? else { return Ok(Merge::Restart) };
-        if !is_root {
-            return Ok(Merge::Done);
-        }
         let _inside = self.enter()?;
         let Some([root, child]) = self.latch_all([root, child]) else { return Ok(Merge::Restart) };
         let touched = self.pool.touch(&root).and_then(|()| self.pool.touch(&child));
@@ -152,6 +149,6 @@ impl<'p> Btree<'p> {
         }
         root.page().copy_from(child.page(), root.page_id());
         self.pool.free(child);
-        Ok(Merge::ParentSparse)
+        Ok(Merge::Done)
     }
 }

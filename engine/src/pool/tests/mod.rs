@@ -10,7 +10,7 @@ use crate::id::{FrameId, PageId, TreeId};
 use crate::io::disk::{BackendReport, Write};
 use crate::io::sim::CrashMode;
 use crate::io::{Disk, SimDisk};
-use crate::node::{LeafPayload, Page};
+use crate::node::{bytes_of, LeafPayload, Page};
 use crate::store::Store;
 use latchkv_latch::Version;
 use std::io;
@@ -181,9 +181,9 @@ fn create(pool: &Pool, stamp: u64) -> Result<PageId> {
 fn value_bytes(view: Page<'_>) -> Option<Vec<u8>> {
     let found = view.find(KEY);
     let record = found.exact.then(|| view.record(found.at))??;
-    let mut out = Vec::new();
-    let key_len = view.append_record(record, &mut out)?;
-    Some(out.split_off(key_len))
+    let mut words = Vec::new();
+    let start = view.copy_payload(record, &mut words);
+    bytes_of(&words).get(start..start + record.meta.payload_len()).map(<[u8]>::to_vec)
 }
 
 fn reach_any(pool: &Pool, page: PageId, hint: FrameId) -> Result<(FrameId, Version)> {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::error::{Error, Usage};
 use crate::node::ChildWord;
-use crate::pool::{PageHashLatches, RESERVE_MAX};
+use crate::pool::PageHashLatches;
+use crate::pool::reserve::RESERVE_MAX;
 use latchkv_latch::primitives::{self, Ordering};
 use std::sync::atomic::AtomicU64;
 
@@ -243,7 +244,7 @@ fn a_repaired_hint_leads_to_the_frame_and_a_stale_one_nowhere() {
     assert_eq!(pool.stats().hint_repairs, 1);
 
     // Not at another version.
-    latch(pool, parent).expect("it was made").release();
+    drop(latch(pool, parent).expect("it was made"));
     pool.repair_hint(parent_frame, at, slot, repaired, FrameId(3));
     assert_eq!(pool.page(parent_frame).child(0), repaired);
 

@@ -53,6 +53,30 @@ fn crash_after_crash_goes_on_from_what_was_recovered() {
     world.assert_recovers_now(0, CrashMode::LoseAll);
 }
 
+/// With one slot lost the other is the only way to the checkpoint: the next publish must not begin with it.
+#[test]
+fn the_only_valid_superblock_is_not_written_first() {
+    for lost in SLOT_BLOCKS {
+        let world = World::new(35);
+        let block = AlignedBuf::new(BLOCK_BYTES);
+        let write = crate::io::Write {
+            offset: lost.offset(),
+            bytes: &block,
+        };
+        world.disk.write(&[write]).expect("room");
+        world.disk.sync().expect("no faults");
+        let store = reopen(&world.disk);
+        world.disk.record_history(Record::Changes);
+        checkpoint(&store).expect("no faults");
+        for snapshot in world.disk.history() {
+            for seed in 0..20 {
+                let found = snapshot.crash(seed, CrashMode::Random);
+                reopen(&Arc::new(found));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_power_cut_while_a_store_is_made_leaves_it_or_an_error() {
     let disk = SimDisk::new(40);

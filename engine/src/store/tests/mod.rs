@@ -16,6 +16,7 @@ mod model;
 mod rules;
 mod space;
 
+use super::superblock::SLOT_BLOCKS;
 use super::*;
 use crate::id::{BlockId, PageId};
 use crate::io::{AlignedBuf, SimDisk};

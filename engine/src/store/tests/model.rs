@@ -221,7 +221,7 @@ impl World {
             true => self.store.allocate_page_provisional()?,
             false => self.store.allocate_page()?,
         };
-        assert!(self.store.knows(page) && !self.store.is_mapped(page));
+        assert!(self.store.knows(page) && self.store.placement(page).is_none());
         if self.rng.u32(..5) == 0 {
             self.store.unallocate_page(page);
             assert!(!self.store.knows(page));

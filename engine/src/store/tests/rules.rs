@@ -69,7 +69,7 @@ fn a_page_freed_during_a_checkpoint_is_in_that_checkpoint_and_not_in_the_next() 
     store.freeze(Vec::new(), TreeId(1)).expect("writable");
     store.free_page(page);
     put(&store, page, 4, old).expect("room");
-    assert!(!store.knows(page) && !store.is_mapped(page));
+    assert!(!store.knows(page) && store.placement(page).is_none());
     store.publish().expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     checkpoint(&store).expect("room");
@@ -111,6 +111,17 @@ fn provisional_pages_are_left_out_until_adopted() {
     let mut out = Vec::new();
     crashed.read_value(value, 9000, &mut out).expect("whole");
     assert_eq!(out, [7; 9000]);
+}
+
+#[test]
+fn adopting_alone_brings_a_page_into_the_next_checkpoint() {
+    let (disk, store) = fixture();
+    let page = store.allocate_page_provisional().expect("ids");
+    put(&store, page, 4, store.epoch()).expect("room");
+    checkpoint(&store).expect("room");
+    store.adopt(&[page]);
+    checkpoint(&store).expect("room");
+    assert!(holds(&reopen(&disk), page, 4));
 }
 
 #[test]
@@ -219,5 +230,6 @@ fn lengths_and_tree_ids_are_those_of_the_newest_checkpoint() {
     let store = reopen(&disk);
     assert_eq!(store.lengths(), [(TreeId(0), 3), (TreeId(7), 70)]);
     assert_eq!(store.next_tree(), TreeId(8));
-    assert_eq!(store.uuid(), reopen(&disk).uuid());
+    let uuid = |store: &Store| store.durable().superblock.uuid;
+    assert_eq!(uuid(&store), uuid(&reopen(&disk)));
 }

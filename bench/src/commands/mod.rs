@@ -1,0 +1,73 @@
+//! The experiments, one a file, and the options that several of them share.
+
+pub(crate) mod descent;
+pub(crate) mod kv;
+pub(crate) mod open;
+pub(crate) mod page_size;
+pub(crate) mod rss;
+pub(crate) mod updates;
+
+use crate::data::Data;
+use crate::engines::ours::Ours;
+use latchkv::Options;
+use serde_json::{Value, json};
+
+/// The data set.
+#[derive(clap::Args, Debug)]
+pub(crate) struct DataArgs {
+    /// Records, of 24-byte keys and 150-byte values
+    #[arg(long, default_value_t = 5_000_000)]
+    pub(crate) records: u64,
+    /// A factor to the number of records, to try things out
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// What the random numbers start from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+impl DataArgs {
+    pub(crate) fn data(&self) -> Data {
+        let records = (self.records as f64 * self.scale) as u64;
+        Data {
+            seed: self.seed,
+            records: records.max(1),
+        }
+    }
+}
+
+/// Options of a database under measurement: no page fault is timed, and no checkpoint begins unasked.
+fn options(page_bytes: u32, cache_mib: u64) -> Options {
+    Options::new()
+        .page_bytes(page_bytes)
+        .cache_bytes(cache_mib << 20)
+        .checkpoint_bytes(u64::MAX)
+}
+
+/// Prints what the pool of `engine` lies in, and gives it as JSON.
+fn memory(engine: &Ours) -> Value {
+    let stats = engine.db.stats();
+    let pool = &stats.pool;
+    let used = (pool.frames - pool.frames_free) * u64::from(stats.page_bytes);
+    let huge = pool
+        .huge_bytes
+        .map_or_else(|| "not told".into(), |bytes| format!("{} MiB", bytes >> 20));
+    println!(
+        "  {:<26}{} in use of {} MiB, huge pages {:?}, {huge} in them; backend {}",
+        engine.name,
+        format_args!("{} MiB", used >> 20),
+        pool.total_bytes >> 20,
+        pool.huge_pages,
+        stats.backend.name
+    );
+    json!({
+        "memory_of": engine.name,
+        "page_bytes": stats.page_bytes,
+        "used_bytes": used,
+        "cache_bytes": pool.total_bytes,
+        "huge_pages": format!("{:?}", pool.huge_pages),
+        "huge_bytes": pool.huge_bytes,
+        "backend": stats.backend.name,
+        "direct": stats.backend.direct,
+    })
+}

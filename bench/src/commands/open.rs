@@ -1,0 +1,100 @@
+//! Time to open databases of several sizes. Opening reads the superblock, the manifest and all of the page map, so it
+//! follows the number of pages.
+
+use crate::Fail;
+use crate::report::{Output, Report, file_bytes};
+use crate::rounds::median;
+use latchkv::Options;
+use serde_json::json;
+use std::time::Instant;
+
+/// Pages named by one page of the page map.
+const PAGES_A_MAP_PAGE: u64 = 1024;
+
+/// Options of `open`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    output: Output,
+    /// Sizes of the files, in MiB
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000])]
+    size_mib: Vec<u64>,
+    /// Page size, in bytes
+    #[arg(long, default_value_t = 4096)]
+    page_size: u32,
+    /// How often each is opened
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    let options = json!({ "size_mib": args.size_mib, "page_bytes": args.page_size });
+    let mut report = Report::start("open", options);
+    let options = Options::new()
+        .page_bytes(args.page_size)
+        .cache_bytes(64 << 20);
+    println!("\nopen, first read, close; median of {} each", args.rounds);
+    let mut last: Option<(u64, f64)> = None;
+    for &size_mib in &args.size_mib {
+        let scratch = args.output.scratch()?;
+        let path = scratch.path().join("db");
+        fill(&path, &options, size_mib << 20, args.page_size)?;
+        let file = file_bytes(&path)?;
+        let (mut open_ns, mut read_ns) = (Vec::new(), Vec::new());
+        let mut pages = 0;
+        for _ in 0..args.rounds {
+            let start = Instant::now();
+            let db = options.open_existing(&path)?;
+            open_ns.push(start.elapsed().as_nanos() as f64);
+            let tree = db.open_tree("bench")?.ok_or("the tree is gone")?;
+            tree.get(0_u64.to_be_bytes())?
+                .ok_or("the first record is gone")?;
+            read_ns.push(start.elapsed().as_nanos() as f64);
+            pages = db.stats().store.pages;
+        }
+        let map_pages = pages.div_ceil(PAGES_A_MAP_PAGE);
+        let (open, read) = (median(&open_ns), median(&read_ns));
+        // Against the size before, so that what every open costs falls out.
+        let slope = last.and_then(|(fewer, less)| {
+            (map_pages > fewer).then(|| (open - less) / (map_pages - fewer) as f64)
+        });
+        last = Some((map_pages, open));
+        print!(
+            "  {:>6} MiB {pages:>9} pages {map_pages:>6} map pages",
+            file >> 20
+        );
+        print!(
+            "  open {:>8.2} ms, with first read {:>8.2} ms",
+            open / 1e6,
+            read / 1e6
+        );
+        println!(
+            "{}",
+            slope.map_or_else(String::new, |ns| format!(", {ns:.0} ns a further map page"))
+        );
+        report.add(json!({
+            "file_bytes": file, "pages": pages, "map_pages": map_pages, "open_ns": open,
+            "open_and_read_ns": read, "ns_a_further_map_page": slope, "open_ns_rounds": open_ns,
+        }));
+    }
+    report.finish(&args.output)
+}
+
+/// Makes a file of about `bytes`, most of it zeros, all of it pages of a tree.
+fn fill(
+    path: &std::path::Path,
+    options: &Options,
+    bytes: u64,
+    page_bytes: u32,
+) -> Result<(), Fail> {
+    let db = options.create(path)?;
+    let tree = db.tree("bench")?;
+    // The greatest value that stays in its page, four to a page less its header.
+    let value = vec![0; page_bytes as usize / 4 - 24];
+    let records = bytes / u64::from(page_bytes) * 3;
+    tree.bulk_load((0..records).map(|at| (at.to_be_bytes(), &value)))?;
+    drop(tree);
+    db.close()?;
+    Ok(())
+}

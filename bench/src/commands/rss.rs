@@ -1,0 +1,190 @@
+//! Memory of a process that reads a file many times its cache, for each backend.
+//!
+//! Each backend runs in a process of its own, whose peak the operating system keeps (`VmHWM`): nothing between two samples
+//! is missed, and no backend pays for another.
+
+use crate::Fail;
+use crate::engines::ours::{self, Access, Order, Ours};
+use crate::machine::status_bytes;
+use crate::report::{Output, Report};
+use latchkv::{Backend, Options};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What a process may need beside its cache, in bytes.
+const BESIDE_BYTES_MAX: u64 = 64 << 20;
+
+/// Options of `rss`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    output: Output,
+    /// Cache, in MiB
+    #[arg(long, default_value_t = 64)]
+    cache_mib: u64,
+    /// Size of the file, as a multiple of the cache
+    #[arg(long, default_value_t = 8)]
+    times: u64,
+    /// Page size, in bytes
+    #[arg(long, default_value_t = 16384)]
+    page_size: u32,
+    /// Reads this database instead of making one, and prints its peak: what the command starts itself with
+    #[arg(long, hide = true, requires = "backend")]
+    child: Option<PathBuf>,
+    /// The backends, by default all
+    #[arg(long, value_enum, value_delimiter = ',')]
+    backend: Vec<Way>,
+}
+
+/// A backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Way {
+    /// io_uring
+    Uring,
+    /// Read-only map
+    Mmap,
+    /// pread and pwrite
+    Pread,
+}
+
+impl Way {
+    const ALL: [Way; 3] = [Way::Uring, Way::Mmap, Way::Pread];
+
+    fn backend(self) -> Backend {
+        match self {
+            Way::Uring => Backend::Uring,
+            Way::Mmap => Backend::Mmap,
+            Way::Pread => Backend::Pread,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Uring => "uring",
+            Way::Mmap => "mmap",
+            Way::Pread => "pread",
+        }
+    }
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        Options::new()
+            .page_bytes(self.page_size)
+            .cache_bytes(self.cache_mib << 20)
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if let Some(path) = &args.child {
+        return child(args, path);
+    }
+    let scratch = args.output.scratch()?;
+    let path = scratch.path().join("db");
+    let raw_bytes = (args.cache_mib << 20) * args.times;
+    let data = crate::data::Data {
+        seed: 1,
+        records: raw_bytes / crate::data::RECORD_BYTES,
+    };
+    let options =
+        json!({ "cache_mib": args.cache_mib, "times": args.times, "page_bytes": args.page_size });
+    let mut report = Report::start("rss", options);
+    println!();
+    report.add(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data));
+    println!("\npeak of resident memory");
+    let limit = (args.cache_mib << 20) + BESIDE_BYTES_MAX;
+    let mut over = Vec::new();
+    let ways = if args.backend.is_empty() {
+        &Way::ALL[..]
+    } else {
+        &args.backend
+    };
+    for &way in ways {
+        let mut row = in_child(args, &path, way)?;
+        let peak = row["peak_bytes"]
+            .as_u64()
+            .ok_or("the operating system tells no peak")?;
+        let within = peak <= limit;
+        println!(
+            "  {:<8}{:>6} MiB of {} MiB allowed: {}   ({})",
+            way.name(),
+            peak >> 20,
+            limit >> 20,
+            if within { "within" } else { "TOO MUCH" },
+            row["backend"]
+        );
+        if !within {
+            over.push(way.name());
+        }
+        row["limit_bytes"] = json!(limit);
+        row["within"] = json!(within);
+        report.add(row);
+    }
+    report.finish(&args.output)?;
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("too much memory: {}", over.join(", ")).into())
+    }
+}
+
+fn in_child(args: &Args, path: &Path, way: Way) -> Result<Value, Fail> {
+    let out = std::process::Command::new(std::env::current_exe()?)
+        .arg("rss")
+        .arg("--child")
+        .arg(path)
+        .args(["--backend", way.name()])
+        .args(["--cache-mib", &args.cache_mib.to_string()])
+        .args(["--page-size", &args.page_size.to_string()])
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    if !out.status.success() {
+        return Err(format!("reading by {} failed", way.name()).into());
+    }
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+/// Scans the whole database both ways, reads at random, updates some, and prints the peak.
+fn child(args: &Args, path: &Path) -> Result<(), Fail> {
+    let way = *args.backend.first().ok_or("a backend is needed")?;
+    let before = status_bytes("VmRSS");
+    let options = args.options().backend(way.backend());
+    let engine = Ours::open("child", path, &options, Access::Write)?;
+    let records = engine.warm()?;
+    let after_scan = status_bytes("VmRSS");
+    let mut keys = Vec::new();
+    for (at, entry) in engine.tree.iter().rev().enumerate() {
+        let entry = entry?;
+        if at % 64 == 0 {
+            keys.push(entry.key().to_vec());
+        }
+    }
+    fastrand::Rng::with_seed(1).shuffle(&mut keys);
+    for (at, key) in keys.iter().enumerate() {
+        match at % 4 {
+            0 => engine.tree.put(key, [7; 150])?,
+            _ => drop(engine.tree.get(key)?),
+        }
+    }
+    let stats = engine.db.stats();
+    let name = format!(
+        "{}{}",
+        stats.backend.name,
+        if stats.backend.direct { ", direct" } else { "" }
+    );
+    engine.db.checkpoint()?;
+    let row = json!({
+        "way": way.name(),
+        "backend": name,
+        "note": stats.backend.note,
+        "records": records,
+        "before_bytes": before,
+        "after_scan_bytes": after_scan,
+        "peak_bytes": status_bytes("VmHWM"),
+        "loads": stats.pool.loads,
+        "evictions": stats.pool.evictions,
+    });
+    println!("{row}");
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Updates in place, inserts of new keys, deletes, and reads and updates mixed on several threads.
+//!
+//! Nothing is made durable while it is timed: neither latchkv, whose checkpoints come only on request here, nor LMDB, which
+//! does a round in one transaction that does not sync.
+
+use super::{DataArgs, memory, options};
+use crate::Fail;
+use crate::data::Key;
+#[cfg(feature = "peers")]
+use crate::engines::lmdb::{self, Lmdb};
+use crate::engines::ours::{self, Access, Order, Ours};
+use crate::engines::{Engine, Touch};
+use crate::report::{Output, Report};
+use crate::rounds::{self, Timing, Variant};
+use serde_json::json;
+
+/// Options of `updates`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    timing: Timing,
+    #[command(flatten)]
+    output: Output,
+    /// Cache, in MiB
+    #[arg(long, default_value_t = 4096)]
+    cache_mib: u64,
+    /// Page size, in bytes
+    #[arg(long, default_value_t = 16384)]
+    page_size: u32,
+    /// Threads of the mixed work, one experiment for each number
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
+    threads: Vec<usize>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    let data = args.data.data();
+    let scratch = args.output.scratch()?;
+    let mut report = Report::start(
+        "updates",
+        json!({
+            "records": data.records, "page_bytes": args.page_size, "cache_mib": args.cache_mib,
+            "ops_a_round": args.timing.ops, "clock": format!("{:?}", args.timing.clock),
+        }),
+    );
+    println!("\nload, one run each");
+    let options = options(args.page_size, args.cache_mib);
+    let path = scratch.path().join("latchkv");
+    report.add(ours::load(&path, &options, &data, Order::Random)?.report(&data));
+    let ours = Ours::open("latchkv", &path, &options, Access::Write)?;
+    ours.warm()?;
+    report.add(memory(&ours));
+    let mut engines: Vec<&dyn Engine> = vec![&ours];
+    #[cfg(feature = "peers")]
+    let peer = {
+        let path = scratch.path().join("lmdb");
+        report.add(lmdb::load(&path, &data, Order::Random)?.report(&data));
+        let peer = Lmdb::open("lmdb, one transaction", &path, &data)?;
+        peer.warm()?;
+        peer
+    };
+    #[cfg(feature = "peers")]
+    engines.push(&peer);
+
+    let ops = args.timing.ops;
+    let value = data.value(0, 1);
+    let puts = |engines: &[&'_ dyn Engine], title: &str, probes: &dyn Fn(u64) -> Vec<Key>| {
+        let variants: Vec<Variant<'_, Key>> = engines
+            .iter()
+            .map(|&engine| Variant::new(engine.name(), |keys: &[Key]| engine.puts(keys, &value)))
+            .collect();
+        let series = rounds::run(args.timing, 1, &variants, probes)?;
+        series.print(title);
+        Ok::<_, Fail>(series.to_json(title))
+    };
+    report.add(puts(&engines, "updates of values, 1 thread", &|round| {
+        data.probes(round, ops)
+    })?);
+    let fresh = |round: u64| {
+        let first = data.records + round * ops as u64;
+        (first..first + ops as u64).map(|at| data.key(at)).collect()
+    };
+    report.add(puts(&engines, "inserts of new keys, 1 thread", &fresh)?);
+
+    let deletes = [Variant::new("latchkv", |keys: &[Key]| {
+        for key in keys {
+            ours.tree.delete(key)?;
+        }
+        Ok(0)
+    })];
+    let series = rounds::run(args.timing, 1, &deletes, fresh)?;
+    series.print("deletes of these, 1 thread");
+    report.add(series.to_json("deletes of these, 1 thread"));
+
+    for &threads in &args.threads {
+        for updates_percent in [5, 50, 100] {
+            let title = format!("{updates_percent} % updates, the rest reads, {threads} thread(s)");
+            let mixed = [Variant::new("latchkv", |keys: &[Key]| {
+                for key in keys {
+                    // The last byte of a key is as good as random.
+                    if u32::from(key[23]) * 100 < updates_percent * 256 {
+                        ours.tree.put(key, value)?;
+                    } else {
+                        ours.tree.get_with(key, |value| Touch::Ends.sum(value))?;
+                    }
+                }
+                Ok(0)
+            })];
+            let series = rounds::run(args.timing, threads, &mixed, |round| {
+                data.probes(round, ops)
+            })?;
+            series.print(&title);
+            report.add(series.to_json(&title));
+        }
+    }
+    report.finish(&args.output)
+}

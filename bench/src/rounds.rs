@@ -1,0 +1,329 @@
+//! Timing by turns: [B1].
+//!
+//! ```text
+//! round 0 (thrown away)   A B C
+//! round 1                 B C A        each variant gets the round's probes, split over the threads
+//! round 2                 C A B
+//! ```
+//!
+//! A shared machine slows down and speeds up from one second to the next; variants of one round meet about the same
+//! weather, so their ratio is steadier than either of their times. The interval is that of the median ratio, by 4000
+//! resamplings of the rounds (percentile bootstrap).
+//!
+//! On a machine that others use at the same time the wall clock mostly times *them*. [`Clock::Cpu`] counts only what the
+//! threads of the work ran, their page faults included, but not what waits or is done by others for them: right for work
+//! that neither sleeps nor hands anything on, such as reads of what is in memory.
+//!
+//! * \[C1] `clock_gettime` writes one timespec, to where it is told.
+
+use crate::Fail;
+use serde_json::{Value, json};
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// One thing to be timed: does the work of some probes and gives a sum over what it saw.
+pub(crate) type Work<'a, P> = dyn Fn(&[P]) -> Result<u64, Fail> + Sync + 'a;
+
+/// A variant and its name.
+pub(crate) struct Variant<'a, P> {
+    pub(crate) name: String,
+    pub(crate) work: Box<Work<'a, P>>,
+}
+
+impl<'a, P> Variant<'a, P> {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        work: impl Fn(&[P]) -> Result<u64, Fail> + Sync + 'a,
+    ) -> Variant<'a, P> {
+        Variant {
+            name: name.into(),
+            work: Box::new(work),
+        }
+    }
+}
+
+/// What an operation's time is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Clock {
+    /// Time that passed
+    Wall,
+    /// Time for which the threads of the work ran, divided by their number
+    Cpu,
+}
+
+/// How much and by what is timed.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// Rounds that count
+    #[arg(long, default_value_t = 21)]
+    pub(crate) rounds: usize,
+    /// Operations of a round
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) ops: usize,
+    /// What is measured; `cpu` if others use the machine
+    #[arg(long, value_enum, default_value_t = Clock::Wall)]
+    pub(crate) clock: Clock,
+}
+
+/// Nanoseconds an operation of each variant in each round. With several threads: of the whole, so that it falls as
+/// threads are added.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) names: Vec<String>,
+    pub(crate) ns: Vec<Vec<f64>>,
+}
+
+/// A ratio with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// Runs the rounds, after one that does not count. `probes` makes those of a round.
+///
+/// # Errors
+/// Those of the work, and a sum that differs between variants, [B2].
+pub(crate) fn run<P: Sync>(
+    timing: Timing,
+    threads: usize,
+    variants: &[Variant<'_, P>],
+    mut probes: impl FnMut(u64) -> Vec<P>,
+) -> Result<Series, Fail> {
+    let Timing { rounds, clock, .. } = timing;
+    let mut ns = vec![Vec::with_capacity(rounds); variants.len()];
+    for round in 0..=rounds {
+        let probes = probes(round as u64);
+        let mut sums = vec![0; variants.len()];
+        for turn in 0..variants.len() {
+            let which = (turn + round) % variants.len();
+            let (elapsed_ns, sum) = timed(&variants[which], threads, clock, &probes)?;
+            sums[which] = sum;
+            if round > 0 {
+                ns[which].push(elapsed_ns / probes.len() as f64);
+            }
+        }
+        if let Some(other) = sums.iter().position(|&sum| sum != sums[0]) {
+            let (one, other) = (&variants[0].name, &variants[other].name);
+            return Err(format!("{one} and {other} read different bytes in round {round}").into());
+        }
+    }
+    Ok(Series {
+        names: variants
+            .iter()
+            .map(|variant| variant.name.clone())
+            .collect(),
+        ns,
+    })
+}
+
+/// Nanoseconds for which the calling thread has run.
+fn thread_cpu_ns() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: [C1], `now` is a timespec of ours.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    assert_eq!(failed, 0, "the clock of the calling thread is always there");
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Does the work on this thread, and gives what it ran for and its sum.
+fn ran<P>(variant: &Variant<'_, P>, probes: &[P]) -> Result<(f64, u64), Fail> {
+    let start = thread_cpu_ns();
+    let sum = (variant.work)(probes)?;
+    Ok((thread_cpu_ns() - start, sum))
+}
+
+/// Nanoseconds by the clock for all of the probes, and the sum.
+fn timed<P: Sync>(
+    variant: &Variant<'_, P>,
+    threads: usize,
+    clock: Clock,
+    probes: &[P],
+) -> Result<(f64, u64), Fail> {
+    let by_clock = |start: Instant, cpu_ns: f64| match clock {
+        Clock::Wall => start.elapsed().as_nanos() as f64,
+        Clock::Cpu => cpu_ns,
+    };
+    if threads <= 1 {
+        let start = Instant::now();
+        let (cpu_ns, sum) = ran(variant, probes)?;
+        return Ok((by_clock(start, cpu_ns), sum));
+    }
+    let ready = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let share = probes.len().div_ceil(threads).max(1);
+        let mut workers = Vec::new();
+        for thread in 0..threads {
+            let from = (thread * share).min(probes.len());
+            let mine = &probes[from..(from + share).min(probes.len())];
+            let ready = &ready;
+            workers.push(scope.spawn(move || {
+                ready.wait();
+                ran(variant, mine)
+            }));
+        }
+        ready.wait();
+        let start = Instant::now();
+        let (mut cpu_ns, mut sum) = (0.0, 0_u64);
+        for worker in workers {
+            let part = worker
+                .join()
+                .map_err(|_| "a thread of the benchmark panicked")??;
+            cpu_ns += part.0 / threads as f64;
+            sum = sum.wrapping_add(part.1);
+        }
+        Ok((by_clock(start, cpu_ns), sum))
+    })
+}
+
+/// The median. 0 of nothing.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => sorted[len / 2],
+        len => (sorted[len / 2 - 1] + sorted[len / 2]) / 2.0,
+    }
+}
+
+/// Median of `values` with the 95 % interval of that median.
+pub(crate) fn bootstrap(values: &[f64]) -> Ratio {
+    if values.is_empty() {
+        return Ratio {
+            median: 0.0,
+            low: 0.0,
+            high: f64::INFINITY,
+        };
+    }
+    let mut random = fastrand::Rng::with_seed(0x626f_6f74);
+    let mut drawn = vec![0.0; values.len()];
+    let mut medians: Vec<f64> = (0..4000)
+        .map(|_| {
+            drawn.fill_with(|| values[random.usize(0..values.len())]);
+            median(&drawn)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    Ratio {
+        median: median(values),
+        low: medians[100],
+        high: medians[3899],
+    }
+}
+
+impl Series {
+    /// Median nanoseconds of a variant.
+    pub(crate) fn median(&self, which: usize) -> f64 {
+        median(&self.ns[which])
+    }
+
+    /// How many times the time of `base` the variant takes, over paired rounds: above 1, it is the slower one.
+    pub(crate) fn ratio(&self, which: usize, base: usize) -> Ratio {
+        let pairs = self.ns[which].iter().zip(&self.ns[base]);
+        let ratios: Vec<f64> = pairs.map(|(which, base)| which / base).collect();
+        bootstrap(&ratios)
+    }
+
+    /// Prints one line a variant, compared with the first.
+    pub(crate) fn print(&self, title: &str) {
+        println!("\n{title}");
+        for (which, name) in self.names.iter().enumerate() {
+            let ns = self.median(which);
+            print!("  {name:<26}{ns:>9.1} ns/op {:>12.0} op/s", 1e9 / ns);
+            if which > 0 {
+                let ratio = self.ratio(which, 0);
+                print!(
+                    "   time x{:.3} ({:.3} to {:.3})  ",
+                    ratio.median, ratio.low, ratio.high
+                );
+                print!("{}", ratio.verdict(&self.names[0]));
+            }
+            println!();
+        }
+    }
+
+    /// Everything that was measured.
+    pub(crate) fn to_json(&self, title: &str) -> Value {
+        let rows: Vec<Value> = (0..self.names.len())
+            .map(|which| {
+                let ratio = self.ratio(which, 0);
+                json!({
+                    "name": self.names[which],
+                    "ns_per_op_median": self.median(which),
+                    "time_ratio_to_first": ratio.median,
+                    "time_ratio_low_95": ratio.low,
+                    "time_ratio_high_95": ratio.high,
+                    "verdict": if which == 0 { String::new() } else { ratio.verdict(&self.names[0]) },
+                    "ns_per_op_rounds": self.ns[which],
+                })
+            })
+            .collect();
+        json!({ "title": title, "rounds": self.ns.first().map_or(0, Vec::len), "variants": rows })
+    }
+}
+
+impl Ratio {
+    /// What may be said of a variant that takes this many times the time of `base`.
+    pub(crate) fn verdict(self, base: &str) -> String {
+        if self.low > 1.0 {
+            format!("slower than {base}")
+        } else if self.high < 1.0 {
+            format!("faster than {base}")
+        } else {
+            "no winner: within the noise".into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn no_winner_is_named_if_the_interval_holds_one() {
+        let noisy: Vec<f64> = (0..20).map(|at| 0.9 + 0.01 * f64::from(at)).collect();
+        assert_eq!(
+            bootstrap(&noisy).verdict("a"),
+            "no winner: within the noise"
+        );
+        let clear: Vec<f64> = (0..20).map(|at| 1.1 + 0.001 * f64::from(at)).collect();
+        assert_eq!(bootstrap(&clear).verdict("a"), "slower than a");
+    }
+
+    #[test]
+    fn variants_that_read_different_bytes_are_an_error() {
+        let variants = [
+            Variant::new("a", |_: &[u64]| Ok(1)),
+            Variant::new("b", |_: &[u64]| Ok(2)),
+        ];
+        let timing = Timing {
+            rounds: 2,
+            ops: 1,
+            clock: Clock::Wall,
+        };
+        assert!(run(timing, 1, &variants, |_| vec![0_u64]).is_err());
+        assert!(run(timing, 1, &variants[..1], |_| vec![0_u64]).is_ok());
+    }
+
+    #[test]
+    fn threads_share_the_probes_without_gap_or_overlap() {
+        let sum = |probes: &[u64]| Ok(probes.iter().sum());
+        let variant = &Variant::new("a", sum);
+        for threads in 1..5 {
+            let probes: Vec<u64> = (0..7).collect();
+            let (_, sum) = timed(variant, threads, Clock::Cpu, &probes).expect("a sum");
+            assert_eq!(sum, 21);
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! Encoders whose bytes sort as their values do.
