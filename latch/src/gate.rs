@@ -57,11 +57,8 @@ struct Slot(AtomicU64);
 const FIRST_CHUNK: usize = if cfg!(latchkv_loom) { 4 } else { 32 };
 /// Chunks: enough for over thirty million threads.
 const CHUNKS: usize = 20;
-/// Looks at a slot before the closer naps between them.
-#[cfg(not(latchkv_loom))]
+/// Times that the closer yields to one thread inside before it naps.
 const YIELDS: u32 = 64;
-#[cfg(latchkv_loom)]
-const YIELDS: u32 = 0;
 
 /// A gate, open when made. See the module head.
 pub struct Gate {

@@ -46,6 +46,7 @@ pub mod page_hash;
 pub mod prefetch;
 pub mod primitives;
 pub mod residency;
+mod spare;
 pub mod thread_index;
 mod word;
 

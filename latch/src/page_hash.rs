@@ -36,12 +36,6 @@
 //! [`LatchPlacement::Outside`] is there to measure what other engines do: a few latches in an array apart, and lookups
 //! that take S. It is not made for speed.
 //!
-//! # Orderings of the overflow cells' free list
-//!
-//! A stack of free cells, its head tagged so that a compare-exchange cannot be fooled by a cell that went and came
-//! back. Push: CAS Release, after the cell's words have been stored. Pop: load and CAS Acquire. Whoever pops a cell
-//! stores into it under its own home's X.
-//!
 //! # Tests
 //!
 //! Below against `HashMap`, chains of every length included; loom models `page_hash_*`.
@@ -53,8 +47,9 @@ use crate::cell::{
 use crate::latch::{Exclusive, Latch};
 use crate::order::HoldsCell;
 use crate::prefetch::prefetch_line;
-use crate::primitives::Ordering::{Acquire, Relaxed, Release};
-use crate::primitives::{AtomicU64, AtomicUsize, Mutant, mutant};
+use crate::primitives::Ordering::Relaxed;
+use crate::primitives::{AtomicU64, Mutant, mutant};
+use crate::spare::Spare;
 use crate::word::Version;
 use std::fmt;
 use std::ptr::NonNull;
@@ -89,12 +84,8 @@ pub struct PageHash<S: Stride = Line64> {
     owned: bool,
     /// Latches apart, for [`LatchPlacement::Outside`].
     outside: Option<Box<[PaddedLatch]>>,
-    /// Free overflow cells: `tag:32 | link:32` of the first; the next is linked from a free cell's first entry.
-    free: AtomicU64,
-    /// Overflow cells from here on have never been used.
-    fresh: AtomicUsize,
-    /// Overflow cells in use, for statistics.
-    chained: AtomicUsize,
+    /// Overflow cells in no chain.
+    spare: Spare,
 }
 
 // SAFETY: [HASH5]: the cells belong to this hash as if it held them in a box, and they are `Send`.
@@ -196,9 +187,7 @@ impl<S: Stride> PageHash<S> {
             overflow,
             owned,
             outside,
-            free: AtomicU64::new(0),
-            fresh: AtomicUsize::new(0),
-            chained: AtomicUsize::new(0),
+            spare: Spare::new(overflow),
         }
     }
 
@@ -224,6 +213,14 @@ impl<S: Stride> PageHash<S> {
     #[inline]
     fn overflow_cell(&self, index: u32) -> Option<&S::Cell> {
         self.cells().get(self.home + index as usize)
+    }
+
+    /// The word of a spare cell that links to the next one.
+    fn next_spare(&self, index: u32) -> &AtomicU64 {
+        &self
+            .overflow_cell(index)
+            .expect("only cells that exist are spare")
+            .entries()[0]
     }
 
     /// The latch that covers the chain of home cell `home`.
@@ -353,7 +350,7 @@ impl<S: Stride> PageHash<S> {
             match linked(word).and_then(|index| self.overflow_cell(index)) {
                 Some(next) => here = next,
                 None => {
-                    let index = self.take_overflow();
+                    let index = self.spare.take(|index| self.next_spare(index));
                     let next = self
                         .overflow_cell(index)
                         .expect("only cells that exist are given");
@@ -430,57 +427,9 @@ impl<S: Stride> PageHash<S> {
         {
             let last = &here.entries()[0];
             slot.store(last.load(Relaxed), Relaxed);
-            self.give_overflow(index, last);
+            self.spare.give(index, last);
         }
         true
-    }
-
-    /// An empty overflow cell.
-    fn take_overflow(&self) -> u32 {
-        // Relaxed: a statistic.
-        self.chained.fetch_add(1, Relaxed);
-        let mut head = self.free.load(Acquire);
-        while let Some(index) = linked(head & u64::from(u32::MAX)) {
-            let cell = self
-                .overflow_cell(index)
-                .expect("the free list names cells that exist");
-            // The cell may be taken and in use by now; then what is read is nonsense and the tag has moved.
-            let next = cell.entries()[0].load(Relaxed) & u64::from(u32::MAX);
-            let tag = (head >> 32).wrapping_add(1) << 32;
-            match self
-                .free
-                .compare_exchange(head, tag | next, Acquire, Acquire)
-            {
-                Ok(_) => return index,
-                Err(now) => head = now,
-            }
-        }
-        // Relaxed: the cell has never been touched.
-        let index = self.fresh.fetch_add(1, Relaxed);
-        assert!(
-            index < self.overflow,
-            "the page hash holds more entries than it was made for"
-        );
-        index as u32
-    }
-
-    /// Gives back the overflow cell `index`, all of whose entries but `first` are 0 and which nothing links to.
-    fn give_overflow(&self, index: u32, first: &AtomicU64) {
-        let mut head = self.free.load(Relaxed);
-        loop {
-            // Looks like a link to whoever still walks here, and so like no entry.
-            first.store(head & u64::from(u32::MAX), Relaxed);
-            let tag = (head >> 32).wrapping_add(1) << 32;
-            match self
-                .free
-                .compare_exchange(head, tag | link(index), Release, Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
-        }
-        // Relaxed: a statistic.
-        self.chained.fetch_sub(1, Relaxed);
     }
 
     /// Asks for the line of the page's home cell.
@@ -502,8 +451,7 @@ impl<S: Stride> PageHash<S> {
 
     /// Overflow cells in use, about.
     pub fn overflow_cells(&self) -> usize {
-        // Relaxed: a statistic.
-        self.chained.load(Relaxed)
+        self.spare.in_use()
     }
 }
 

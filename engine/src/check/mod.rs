@@ -12,10 +12,12 @@
 
 mod walk;
 
+use crate::btree::TreeCore;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::id::PageId;
 use crate::pool::Pool;
+use std::sync::Arc;
 use walk::Walk;
 
 /// Problems kept; more are counted only.
@@ -67,12 +69,22 @@ impl CheckReport {
 pub(crate) fn run(
     pool: &Pool,
     catalog: &Catalog,
+    progress: impl FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    // Names need the catalog's lock, which comes before the gate.
+    let trees = catalog.all(pool);
+    pool.between_checkpoints(|| run_alone(pool, catalog, trees, progress))
+}
+
+fn run_alone(
+    pool: &Pool,
+    catalog: &Catalog,
+    trees: Result<Vec<(String, Arc<TreeCore>)>>,
     mut progress: impl FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     let store = pool.store();
     let mut report = CheckReport::default();
-    // Names need the catalog's lock, which comes before the gate.
-    let (trees, unreadable) = match catalog.all(pool) {
+    let (trees, unreadable) = match trees {
         Ok(trees) => (trees, None),
         Err(error) => (Vec::new(), Some(error)),
     };

@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
             let pages = self.pool.store().pages_from(from, super::PAGES_AT_ONCE);
             let Some(&last) = pages.last() else { return };
             for page in pages {
-                if !self.reached.contains(&page) {
+                if !self.reached.contains(&page) && !self.pool.store().is_provisional(page) {
                     let expected = "a tree that reaches it".to_owned();
                     self.wrong(TreeId::CATALOG, page, "page of no tree", expected, "none".to_owned());
                 }

@@ -103,6 +103,12 @@ impl Pool {
         Ok(report)
     }
 
+    /// Runs `f` while no checkpoint is in progress. The caller is outside the gate.
+    pub(crate) fn between_checkpoints<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _work = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
+        f()
+    }
+
     /// [K1]: the moment between two epochs.
     fn freeze(
         &self,

@@ -11,12 +11,13 @@ use crate::error::{Corruption, Error};
 
 impl Store {
     /// Says what is wrong with the map, the blocks and the free space, as they are in memory; empty if all is well. To be
-    /// called while nothing writes and no checkpoint is in progress: blocks on their way into the map count as leaked.
+    /// called while no checkpoint is in progress, whose images the current map need not name; evictors may be at work.
     pub(crate) fn audit(&self) -> Vec<Error> {
         let (mut runs, end) = {
             let state = self.state();
             let mut runs = state.used_runs();
             runs.extend(state.blocks.unused_runs());
+            runs.extend(state.blocks.runs_on_the_way());
             (runs, state.blocks.end())
         };
         let mut found = Vec::new();

@@ -58,6 +58,8 @@ pub(super) struct Blocks {
     /// Blocks of the file.
     end: u64,
     fresh: HashSet<u64>,
+    /// Runs given out that nothing names yet: their images are being written.
+    on_the_way: BTreeMap<u64, u64>,
     pending_next: Vec<Run>,
     pending_frozen: Vec<Run>,
     pending_blocks: u64,
@@ -99,6 +101,7 @@ impl Blocks {
         self.remove_free(start, found);
         self.insert_free(start + len, found - len);
         self.fresh.insert(start);
+        self.on_the_way.insert(start, len);
         Some(Run { start, len })
     }
 
@@ -106,10 +109,12 @@ impl Blocks {
     pub(super) fn allocate_adjacent(&mut self, lens: &[u64]) -> Option<Vec<Run>> {
         let whole = self.allocate(lens.iter().sum())?;
         self.fresh.remove(&whole.start);
+        self.on_the_way.remove(&whole.start);
         let mut start = whole.start;
         let runs = lens.iter().map(|&len| {
             let run = Run { start, len };
             self.fresh.insert(start);
+            self.on_the_way.insert(start, len);
             start += len;
             run
         });
@@ -149,7 +154,13 @@ impl Blocks {
     /// A run that no map, frozen or current, names, nor will: it is free at once.
     pub(super) fn release(&mut self, run: Run) {
         self.fresh.remove(&run.start);
+        self.named(run);
         self.merge_free(run);
+    }
+
+    /// A run that was given out is named now, or given up.
+    pub(super) fn named(&mut self, run: Run) {
+        self.on_the_way.remove(&run.start);
     }
 
     /// The current map names this run no longer. Free at once if fresh, else after the checkpoint that follows the next
@@ -217,6 +228,11 @@ impl Blocks {
 
     pub(super) fn pending_blocks(&self) -> u64 {
         self.pending_blocks
+    }
+
+    /// All runs that were given out and are not named yet, for an audit.
+    pub(super) fn runs_on_the_way(&self) -> Vec<Run> {
+        self.on_the_way.iter().map(|(&start, &len)| Run { start, len }).collect()
     }
 
     /// All free and pending runs, for an audit.

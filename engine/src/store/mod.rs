@@ -297,6 +297,11 @@ impl Store {
         self.state().map.is_live(page)
     }
 
+    /// Whether the page is provisional: of a build that is not reachable yet, or will never be.
+    pub fn is_provisional(&self, page: PageId) -> bool {
+        self.state().map.is_provisional(page)
+    }
+
     /// Where the page lies by now, if it has a place.
     pub(crate) fn placement(&self, page: PageId) -> Option<Placement> {
         Some(self.state().map.get(page)).filter(Placement::is_mapped)

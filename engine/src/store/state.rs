@@ -130,6 +130,7 @@ impl State {
 
     /// Puts an image that was written into the maps: [I1], [I2], [I3].
     pub(super) fn install(&mut self, page: PageId, image: Placement, image_epoch: Epoch) {
+        self.blocks.named(run(image));
         let (index, entry) = place_of(page);
         let live = self.map.is_live(page);
         let now = self.map.get(page);
@@ -238,12 +239,14 @@ impl State {
     pub(super) fn published(&mut self, written: &[(usize, Placement, u64)], manifest: Placement) {
         for &(index, placement, reach) in written {
             let old = self.map.set_on_disk(index, placement, reach);
+            self.blocks.named(run(placement));
             self.blocks.not_fresh(run(placement));
             if old.is_mapped() {
                 self.blocks.release(run(old));
             }
         }
         let old = std::mem::replace(&mut self.manifest, manifest);
+        self.blocks.named(run(manifest));
         self.blocks.not_fresh(run(manifest));
         if old.is_mapped() {
             self.blocks.release(run(old));
