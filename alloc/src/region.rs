@@ -6,25 +6,27 @@
 //!                         ^ ptr()                    ^ len() bytes
 //! ```
 //!
-//! Frames, frame headers and the page hash live in regions. A dependent cache miss over 1 GiB costs about 175 ns in
-//! 2 MiB pages and up to 290 ns in 4 KiB pages, so a region asks for huge pages and says what it was granted.
+//! Frames, frame headers and the page hash live in regions. A dependent cache miss over 1 GiB costs about 175
+//! ns in 2 MiB pages and up to 290 ns in 4 KiB pages, so a region asks for huge pages and says what it was
+//! granted.
 //!
-//! Not a heap: nothing is given out or taken back here, and the bytes are the owner's to share. [`Region::ptr`] is
-//! a raw pointer on purpose: readers race with writers, so the owner views the memory as atomics.
+//! Not a heap: nothing is given out or taken back here, and the bytes are the owner's to share.
+//! [`Region::ptr`] is a raw pointer on purpose: readers race with writers, so the owner views the memory as
+//! atomics.
 //!
 //! # What is asked, in this order
 //!
 //! 1. `MAP_HUGETLB` with 2 MiB pages. The kernel reserves the pages when it maps them (`MAP_NORESERVE` is not
 //!    given). A control group may still refuse one when it is touched, by a signal; so all of them are made
 //!    present at once, where the kernel can report that as an error (5.14), whatever `prefault` says.
-//! 2. Plain pages and `MADV_HUGEPAGE`. [`HugePages::Transparent`] says that the kernel accepted the advice; how
-//!    much it gave is in [`Region::huge_bytes`].
+//! 2. Plain pages and `MADV_HUGEPAGE`. [`HugePages::Transparent`] says that the kernel accepted the advice;
+//!    how much it gave is in [`Region::huge_bytes`].
 //! 3. Plain pages.
 //!
 //! # Invariants
 //!
-//! - \[M1\] `base` is a multiple of [`REGION_ALIGN`] and the start of `mapped_bytes` of readable, writable, private memory that
-//!   this value alone owns, from `map` to `drop`.
+//! - \[M1\] `base` is a multiple of [`REGION_ALIGN`] and the start of `mapped_bytes` of readable, writable,
+//!   private memory that this value alone owns, from `map` to `drop`.
 //! - \[M2\] `len_bytes <= mapped_bytes`, and `mapped_bytes` is a multiple of the page size of the mapping.
 //!
 //! Tested below: alignment, zeroes, reporting, absurd sizes.
@@ -166,8 +168,8 @@ impl Region {
         let base = unsafe { start.add(head) };
         // SAFETY: head + mapped_bytes = reserved - tail, still inside it or one past its end.
         let end = unsafe { base.add(mapped_bytes) };
-        // The page size divides REGION_ALIGN and mapped_bytes, so both ends are whole pages. A failed trim wastes
-        // address space and nothing else.
+        // The page size divides REGION_ALIGN and mapped_bytes, so both ends are whole pages. A failed trim
+        // wastes address space and nothing else.
         sys::unmap(start, head);
         sys::unmap(end, tail);
         let granted = if advise_huge
@@ -195,8 +197,8 @@ impl Region {
         while offset < self.mapped_bytes {
             // SAFETY: offset < mapped_bytes, so the byte is inside the mapping [M1].
             let byte = unsafe { self.base.add(offset) };
-            // SAFETY: [M1] the byte is writable, and during `map` nobody else knows it. Volatile, so that the store of
-            // a zero over a zero is not left out.
+            // SAFETY: [M1] the byte is writable, and during `map` nobody else knows it. Volatile, so that the
+            // store of a zero over a zero is not left out.
             unsafe { byte.write_volatile(0) };
             offset += page_bytes();
         }
@@ -307,7 +309,8 @@ mod sys {
     }
 }
 
-/// Sums `AnonHugePages` of the mappings in the text of `smaps` that overlap the range, each up to its overlap.
+/// Sums `AnonHugePages` of the mappings in the text of `smaps` that overlap the range, each up to its
+/// overlap.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn smaps_huge_bytes(text: &str, start: usize, bytes: usize) -> u64 {
     let end = start.saturating_add(bytes);

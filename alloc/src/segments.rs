@@ -125,8 +125,8 @@ impl SegmentArena {
         }
     }
 
-    /// Keeps a copy of `bytes` until [`SegmentArena::reclaim`] passes `lsn`. A record larger than a segment gets
-    /// one of its own.
+    /// Keeps a copy of `bytes` until [`SegmentArena::reclaim`] passes `lsn`. A record larger than a segment
+    /// gets one of its own.
     ///
     /// # Errors
     /// [`Exhausted`] when the limit or the system's memory does not allow it, or `bytes` is longer than

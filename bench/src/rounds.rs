@@ -1,4 +1,4 @@
-//! Timing by turns: [B1].
+//! Timing by turns, \[B1].
 //!
 //! ```text
 //! round 0 (thrown away)   A B C
@@ -84,7 +84,7 @@ pub(crate) struct Ratio {
 /// Runs the rounds, after one that does not count. `probes` makes those of a round.
 ///
 /// # Errors
-/// Those of the work, and a sum that differs between variants, [B2].
+/// Those of the work, and a sum that differs between variants, \[B2].
 pub(crate) fn run<P: Sync>(
     timing: Timing,
     threads: usize,

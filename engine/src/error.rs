@@ -45,7 +45,8 @@ pub enum Error {
     /// The database was closed, by this handle or another.
     #[error("the database is closed: open it again")]
     Closed,
-    /// An earlier write or sync failed in a way that leaves the state on disk unknown. Reads go on; reopening recovers.
+    /// An earlier write or sync failed in a way that leaves the state on disk unknown. Reads go on; reopening
+    /// recovers.
     #[error("writing stopped after an earlier failure, reopen the database to recover: {cause}")]
     Poisoned {
         /// The first failure.
@@ -54,6 +55,18 @@ pub enum Error {
     /// The call itself was wrong.
     #[error("{0}")]
     Usage(#[from] Usage),
+}
+
+impl Error {
+    /// Names the tree in damage that was found by a layer which knows only pages. Other errors stay as they
+    /// are.
+    #[cold]
+    pub(crate) fn in_tree(mut self, tree: TreeId) -> Error {
+        if let Error::Corrupt(corruption) = &mut self {
+            corruption.tree.get_or_insert(tree);
+        }
+        self
+    }
 }
 
 /// Where damage was found, and what was expected there.

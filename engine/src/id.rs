@@ -6,6 +6,11 @@ use std::fmt;
 /// the memory page of the operating system.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// Smallest tree page, in bytes.
+pub(crate) const PAGE_BYTES_MIN: usize = 4 << 10;
+/// Greatest tree page, in bytes.
+pub(crate) const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// A page of the page map: a tree page or a large value. 40 bits; 0 names nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PageId(pub u64);

@@ -1,8 +1,8 @@
 //! latchkv: an embedded, concurrent key-value storage engine.
 //!
-//! A database is a directory with named trees in it, each an ordered map from byte strings to byte strings. Readers take
-//! no latch and store to no shared memory; writers of different leaves do not meet; a checkpoint makes one consistent
-//! state durable without overwriting the last.
+//! A database is a directory with named trees in it, each an ordered map from byte strings to byte strings.
+//! Readers take no latch and store to no shared memory; writers of different leaves do not meet; a checkpoint
+//! makes one consistent state durable without overwriting the last.
 //!
 //! ```
 //! # fn main() -> latchkv::Result<()> {
@@ -21,15 +21,15 @@
 //! # }
 //! ```
 //!
-//! The layers, each using only those below it: [`api`](Db), `check`, `catalog`, `btree`, `node`, `pool`, `store`, [`io`].
-//! ARCHITECTURE.md says how they fit.
+//! The layers, each using only those below it: [`api`](Db), `check`, `catalog`, `btree`, `pool`, `node`,
+//! `store`, [`io`]. ARCHITECTURE.md says how they fit.
 
 mod api;
 mod check;
 mod catalog;
 mod btree;
-mod node;
 mod pool;
+mod node;
 mod store;
 pub mod io;
 mod error;

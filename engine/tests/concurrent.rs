@@ -6,7 +6,10 @@
 
 mod common;
 
-use common::{Model, Watchdog, assert_same, assert_whole, place, scaled, seed, tiny, value_of, watchdog};
+use common::{
+    Model, Watchdog, assert_same, assert_whole, place, records, scaled, seed, tiny, value_of,
+    watchdog,
+};
 use fastrand::Rng;
 use latchkv::{Backend, CompareAndSwap, Db, Error, Tree, Usage};
 use std::collections::BTreeSet;
@@ -39,6 +42,10 @@ fn until_done<'scope, 'env>(
     });
 }
 
+fn checkpoint(db: &Db) {
+    db.checkpoint().expect("room");
+}
+
 const PERMANENT: u32 = 400;
 
 fn permanent_key(i: u32) -> Vec<u8> {
@@ -47,7 +54,8 @@ fn permanent_key(i: u32) -> Vec<u8> {
 
 fn put_permanent(tree: &Tree) {
     for i in 0..PERMANENT {
-        tree.put(permanent_key(i), value_of(&permanent_key(i), 0, 60)).expect("room");
+        tree.put(permanent_key(i), value_of(&permanent_key(i), 0, 60))
+            .expect("room");
     }
 }
 
@@ -55,7 +63,11 @@ fn put_permanent(tree: &Tree) {
 fn assert_each_once(seen: impl Iterator<Item = Vec<u8>>, what: &str) {
     let mut expected = 0;
     for key in seen.filter(|key| key.len() == 5) {
-        assert_eq!(key, permanent_key(expected), "{what}: twice, out of order, or one is missing");
+        assert_eq!(
+            key,
+            permanent_key(expected),
+            "{what}: twice, out of order, or one is missing"
+        );
         expected += 1;
     }
     assert_eq!(expected, PERMANENT, "{what} ended early");
@@ -80,11 +92,17 @@ fn churn(tree: &Tree, thread: u8, rounds: usize, rng: &mut Rng) -> Model {
         }
         for key in &keys {
             let found = tree.get(key).expect("readable");
-            assert!(found.as_ref() == own.get(key), "thread {thread} lost {key:?}");
+            assert!(
+                found.as_ref() == own.get(key),
+                "thread {thread} lost {key:?}"
+            );
         }
         for key in &keys {
             if rng.u32(0..10) > 0 {
-                assert!(tree.delete(key).expect("room"), "thread {thread} lost {key:?}");
+                assert!(
+                    tree.delete(key).expect("room"),
+                    "thread {thread} lost {key:?}"
+                );
                 own.remove(key);
             }
         }
@@ -104,7 +122,10 @@ fn whole_afterwards(db: &Db, tree: &Tree, models: Vec<Model>) {
 fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
     let _watchdog: Watchdog = watchdog("scans_beside_churn");
     let place = place();
-    let db = tiny(page_bytes).backend(backend).create(&place.path).expect("nothing there");
+    let db = tiny(page_bytes)
+        .backend(backend)
+        .create(&place.path)
+        .expect("nothing there");
     assert_eq!(db.stats().pool.frames, 16);
     let tree = db.tree("t").expect("made");
     put_permanent(&tree);
@@ -114,10 +135,17 @@ fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
     let (mut ends, mut points) = (Rng::with_seed(seed ^ 99), Rng::with_seed(seed ^ 98));
     let models = scope(|scope| {
         until_done(scope, &done, || {
-            assert_each_once(tree.iter().map(|e| e.expect("readable").into_pair().0), "forward");
+            assert_each_once(
+                tree.iter().map(|e| e.expect("readable").into_pair().0),
+                "forward",
+            );
         });
         until_done(scope, &done, || {
-            let mut keys: Vec<_> = tree.iter().rev().map(|e| e.expect("readable").into_pair().0).collect();
+            let mut keys: Vec<_> = tree
+                .iter()
+                .rev()
+                .map(|e| e.expect("readable").into_pair().0)
+                .collect();
             keys.reverse();
             assert_each_once(keys.into_iter(), "backward");
         });
@@ -125,14 +153,25 @@ fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
             let (mut range, mut front, mut back) = (tree.iter(), Vec::new(), Vec::new());
             loop {
                 let from_front = ends.bool();
-                let entry = if from_front { range.next() } else { range.next_back() };
+                let entry = if from_front {
+                    range.next()
+                } else {
+                    range.next_back()
+                };
                 let Some(entry) = entry else { break };
                 let key = entry.expect("readable").into_pair().0;
-                if from_front { front.push(key) } else { back.push(key) }
+                if from_front {
+                    front.push(key)
+                } else {
+                    back.push(key)
+                }
             }
-            assert_each_once(front.into_iter().chain(back.into_iter().rev()), "from both ends");
+            assert_each_once(
+                front.into_iter().chain(back.into_iter().rev()),
+                "from both ends",
+            );
         });
-        until_done(scope, &done, || drop(db.checkpoint().expect("room")));
+        until_done(scope, &done, || checkpoint(&db));
         until_done(scope, &done, || {
             let key = permanent_key(points.u32(0..PERMANENT));
             let value = tree.get(&key).expect("readable").expect("permanent");
@@ -142,17 +181,32 @@ fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
         let writers: Vec<_> = (0..3u8)
             .map(|thread| {
                 let tree = &tree;
-                scope.spawn(move || churn(tree, thread, rounds, &mut Rng::with_seed(seed ^ u64::from(thread))))
+                scope.spawn(move || {
+                    churn(
+                        tree,
+                        thread,
+                        rounds,
+                        &mut Rng::with_seed(seed ^ u64::from(thread)),
+                    )
+                })
             })
             .collect();
-        writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no writer panics"))
+            .collect()
     });
     whole_afterwards(&db, &tree, models);
     drop(tree);
     db.close().expect("room");
-    let db = tiny(page_bytes).open_existing(&place.path).expect("closed in order");
+    let db = tiny(page_bytes)
+        .open_existing(&place.path)
+        .expect("closed in order");
     let tree = db.open_tree("t").expect("readable").expect("there");
-    assert_each_once(tree.iter().map(|e| e.expect("readable").into_pair().0), "after reopening");
+    assert_each_once(
+        tree.iter().map(|e| e.expect("readable").into_pair().0),
+        "after reopening",
+    );
     assert_whole(&db);
 }
 
@@ -205,7 +259,15 @@ fn counters_swapped_by_eight_threads_add_up() {
     });
     let sum: u64 = tree
         .iter()
-        .map(|entry| u64::from_le_bytes(entry.expect("readable").value().try_into().expect("eight bytes")))
+        .map(|entry| {
+            u64::from_le_bytes(
+                entry
+                    .expect("readable")
+                    .value()
+                    .try_into()
+                    .expect("eight bytes"),
+            )
+        })
         .sum();
     assert_eq!(sum, 8 * adds as u64, "{} misses", misses.into_inner());
     assert_eq!(tree.len().expect("open"), 4);
@@ -236,8 +298,15 @@ fn exactly_one_of_eight_inserters_and_one_of_eight_deleters_wins_each_key() {
                 });
             }
         });
-        assert_eq!(counter.load(Ordering::Relaxed), u64::from(keys), "delete: {delete}");
-        assert_eq!(tree.len().expect("open"), if delete { 0 } else { u64::from(keys) });
+        assert_eq!(
+            counter.load(Ordering::Relaxed),
+            u64::from(keys),
+            "delete: {delete}"
+        );
+        assert_eq!(
+            tree.len().expect("open"),
+            if delete { 0 } else { u64::from(keys) }
+        );
         assert_whole(&db);
     }
 }
@@ -275,14 +344,19 @@ fn eight_threads_with_sixteen_frames_keep_their_keys_and_large_values() {
                                     let removed = tree.delete(&key).expect("room");
                                     assert_eq!(removed, own.remove(&key).is_some());
                                 }
-                                _ => assert!(tree.get(&key).expect("readable").as_ref() == own.get(&key)),
+                                _ => assert!(
+                                    tree.get(&key).expect("readable").as_ref() == own.get(&key)
+                                ),
                             }
                         }
                         own
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no thread panics"))
+                .collect()
         });
         assert_same(&tree, &models.into_iter().flatten().collect());
         assert_whole(&db);
@@ -310,10 +384,16 @@ fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() 
                     let key = rng.u32(0..600).to_be_bytes();
                     let met = match thread {
                         0 => tree.get(key).map(|value| {
-                            assert!(value.is_none_or(|value| value.len() == 100 || value == b"other"));
+                            assert!(
+                                value.is_none_or(|value| value.len() == 100 || value == b"other")
+                            );
                         }),
                         1 => tree.iter().take(100).try_for_each(|entry| entry.map(drop)),
-                        2 => tree.iter().rev().take(100).try_for_each(|entry| entry.map(drop)),
+                        2 => tree
+                            .iter()
+                            .rev()
+                            .take(100)
+                            .try_for_each(|entry| entry.map(drop)),
                         3 => tree.put(key, b"other"),
                         _ => tree.delete(key).map(drop),
                     };
@@ -324,12 +404,13 @@ fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() 
                 }
             });
         }
-        until_done(scope, &done, || drop(db.checkpoint().expect("room")));
+        until_done(scope, &done, || checkpoint(&db));
         let _done = Done(&done);
         for round in 0..scaled(25, 3) as u32 {
             let tree = db.tree("comes and goes").expect("room");
             for i in 0..300u32 {
-                tree.put((2 * i + round % 2).to_be_bytes(), [7; 100]).expect("nobody else drops it");
+                tree.put((2 * i + round % 2).to_be_bytes(), [7; 100])
+                    .expect("nobody else drops it");
             }
             assert!(db.drop_tree("comes and goes").expect("room"));
             assert!(matches!(tree.get(b"x"), Err(error) if gone(&error)));
@@ -339,7 +420,11 @@ fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() 
     db.checkpoint().expect("room");
     db.checkpoint().expect("room");
     assert_whole(&db);
-    assert!(db.stats().store.pages <= 2, "dropped trees give their pages back: {:?}", db.stats().store);
+    assert!(
+        db.stats().store.pages <= 2,
+        "dropped trees give their pages back: {:?}",
+        db.stats().store
+    );
 }
 
 #[test]
@@ -365,12 +450,15 @@ fn clearing_beside_readers_and_writers_loses_no_later_put() {
                 }
             });
         }
-        until_done(scope, &done, || drop(db.checkpoint().expect("room")));
+        until_done(scope, &done, || checkpoint(&db));
         let _done = Done(&done);
         for _ in 0..scaled(60, 5) {
             // The key is this thread's own, and nobody else clears.
             tree.put(b"mine", b"here").expect("room");
-            assert_eq!(tree.get(b"mine").expect("readable").as_deref(), Some(&b"here"[..]));
+            assert_eq!(
+                tree.get(b"mine").expect("readable").as_deref(),
+                Some(&b"here"[..])
+            );
             tree.clear().expect("room");
             assert_eq!(tree.get(b"mine").expect("readable"), None);
         }
@@ -386,11 +474,14 @@ fn clearing_beside_readers_and_writers_loses_no_later_put() {
 #[test]
 fn a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared() {
     let _watchdog = watchdog("a_put_that_a_clear_overtakes");
-    let db = tiny(4096).open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
+    let db = tiny(4096)
+        .open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1)))
+        .expect("empty");
     let tree = db.tree("t").expect("made");
     for round in 0..scaled(150, 10) as u32 {
         // Two levels, so that leaves keep their versions when the root is emptied.
-        tree.bulk_load((0..60u32).map(|i| (i.to_be_bytes(), [1; 150]))).expect("empty before");
+        tree.bulk_load((0..60u32).map(|i| (i.to_be_bytes(), [1; 150])))
+            .expect("empty before");
         scope(|scope| {
             for thread in 0..3u32 {
                 let tree = &tree;
@@ -400,14 +491,16 @@ fn a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared() {
                         match thread {
                             0 => tree.put(key, [2; 150]).expect("room"),
                             1 => drop(tree.delete(key).expect("room")),
-                            _ => tree.put([&key[..], b"new"].concat(), [3; 150]).expect("room"),
+                            _ => tree
+                                .put([&key[..], b"new"].concat(), [3; 150])
+                                .expect("room"),
                         }
                     }
                 });
             }
             tree.clear().expect("room");
         });
-        let left = tree.iter().map(|entry| entry.expect("readable")).count() as u64;
+        let left = records(&tree).expect("readable").len() as u64;
         assert_eq!(tree.len().expect("open"), left, "round {round}");
         tree.clear().expect("room");
     }
@@ -427,20 +520,22 @@ fn clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database() {
                 for _ in 0..scaled(40, 5) {
                     let name = ["a", "b"][rng.usize(0..2)];
                     let tree = db.tree(name).expect("room");
-                    let met = (0..30).try_for_each(|i| {
-                        tree.put([i, thread as u8], vec![1; 200])
-                    });
+                    let met = (0..30).try_for_each(|i| tree.put([i, thread as u8], vec![1; 200]));
                     let met = met.and_then(|()| match rng.u32(0..4) {
                         0 => tree.clear(),
                         1 => db.drop_tree(name).map(drop),
                         2 => match db.rename_tree(name, "c") {
-                            Err(Error::Usage(Usage::TreeExists(_) | Usage::NoSuchTree(_))) => Ok(()),
+                            Err(Error::Usage(Usage::TreeExists(_) | Usage::NoSuchTree(_))) => {
+                                Ok(())
+                            }
                             renamed => renamed,
                         },
-                        _ => match tree.bulk_load((0..200u32).map(|i| (i.to_be_bytes(), [2; 50]))) {
-                            Err(Error::Usage(Usage::NotEmpty)) => Ok(()),
-                            loaded => loaded.map(drop),
-                        },
+                        _ => {
+                            match tree.bulk_load((0..200u32).map(|i| (i.to_be_bytes(), [2; 50]))) {
+                                Err(Error::Usage(Usage::NotEmpty)) => Ok(()),
+                                loaded => loaded.map(drop),
+                            }
+                        }
                     });
                     if let Err(error) = met {
                         assert!(gone(&error), "{error:?}");
@@ -453,7 +548,10 @@ fn clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database() {
     let names = db.trees().expect("readable");
     for name in &names {
         let tree = db.open_tree(name).expect("readable").expect("named");
-        assert_eq!(tree.iter().map(|entry| entry.expect("readable")).count() as u64, tree.len().expect("open"));
+        assert_eq!(
+            records(&tree).expect("readable").len() as u64,
+            tree.len().expect("open")
+        );
         assert!(db.drop_tree(name).expect("room"));
     }
     db.checkpoint().expect("room");
@@ -479,25 +577,44 @@ fn a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them() {
                         let mut key = vec![thread];
                         key.extend(i.wrapping_mul(0x9e37_79b9).to_be_bytes());
                         tree.put(&key, i.to_be_bytes()).expect("room");
-                        acknowledged[usize::from(thread)].store(u64::from(i) + 1, Ordering::Release);
+                        acknowledged[usize::from(thread)]
+                            .store(u64::from(i) + 1, Ordering::Release);
                     }
                 })
             })
             .collect();
         while !writers.iter().all(|writer| writer.is_finished()) {
-            let before: Vec<u64> = acknowledged.iter().map(|count| count.load(Ordering::Acquire)).collect();
+            let before: Vec<u64> = acknowledged
+                .iter()
+                .map(|count| count.load(Ordering::Acquire))
+                .collect();
             db.checkpoint().expect("room");
             let after = disk.crash(1, latchkv::io::sim::CrashMode::LoseAll);
-            let db = tiny(4096).open_disk(std::sync::Arc::new(after)).expect("a whole checkpoint");
+            let db = tiny(4096)
+                .open_disk(std::sync::Arc::new(after))
+                .expect("a whole checkpoint");
             assert_whole(&db);
-            let mut counts = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-            for (key, value) in common::records(&db.tree("t").expect("there")).expect("readable") {
-                counts[usize::from(key[0])].insert(u32::from_be_bytes(value.try_into().expect("four bytes")));
+            let mut counts = [
+                BTreeSet::new(),
+                BTreeSet::new(),
+                BTreeSet::new(),
+                BTreeSet::new(),
+            ];
+            for (key, value) in records(&db.tree("t").expect("there")).expect("readable") {
+                counts[usize::from(key[0])]
+                    .insert(u32::from_be_bytes(value.try_into().expect("four bytes")));
             }
             for (thread, numbers) in counts.iter().enumerate() {
                 let len = numbers.len() as u64;
-                assert!(numbers.iter().copied().eq(0..len as u32), "thread {thread}: a put is missing in between");
-                assert!(len >= before[thread], "thread {thread}: {len} of {} acknowledged", before[thread]);
+                assert!(
+                    numbers.iter().copied().eq(0..len as u32),
+                    "thread {thread}: a put is missing in between"
+                );
+                assert!(
+                    len >= before[thread],
+                    "thread {thread}: {len} of {} acknowledged",
+                    before[thread]
+                );
                 found.insert(len);
             }
         }

@@ -43,12 +43,18 @@ struct Cost {
     allocations: u64,
 }
 
-const FREE: Cost = Cost { rmws: 0, allocations: 0 };
+const FREE: Cost = Cost {
+    rmws: 0,
+    allocations: 0,
+};
 
 fn cost(act: impl FnOnce()) -> Cost {
     let (rmws, allocations) = (rmw_count(), ALLOCATIONS.get());
     act();
-    Cost { rmws: rmw_count() - rmws, allocations: ALLOCATIONS.get() - allocations }
+    Cost {
+        rmws: rmw_count() - rmws,
+        allocations: ALLOCATIONS.get() - allocations,
+    }
 }
 
 const KEYS: u32 = 5000;
@@ -59,8 +65,14 @@ fn key(i: u32) -> [u8; 4] {
 
 /// A tree of three levels, wholly resident and clean, which every path was used on once.
 fn resident(options: Options) -> (Db, Tree) {
-    let options = options.page_bytes(4096).huge_pages(false).cache_bytes(16 << 20).checkpoint_bytes(u64::MAX);
-    let db = options.open_disk(Arc::new(SimDisk::new(1))).expect("an empty disk");
+    let options = options
+        .page_bytes(4096)
+        .huge_pages(false)
+        .cache_bytes(16 << 20)
+        .checkpoint_bytes(u64::MAX);
+    let db = options
+        .open_disk(Arc::new(SimDisk::new(1)))
+        .expect("an empty disk");
     let tree = db.tree("t").expect("made");
     for i in 0..KEYS {
         tree.put(key(i), [i as u8; 100]).expect("room");
@@ -78,7 +90,10 @@ fn warm(tree: &Tree) {
 
 fn read_all(tree: &Tree) {
     for i in 0..KEYS {
-        assert_eq!(tree.get_with(key(i), <[u8]>::len).expect("readable"), Some(100));
+        assert_eq!(
+            tree.get_with(key(i), <[u8]>::len).expect("readable"),
+            Some(100)
+        );
     }
 }
 
@@ -89,7 +104,11 @@ fn a_point_read_does_no_read_modify_write_and_allocates_nothing() {
     assert_eq!(read, FREE, "{KEYS} reads");
     let absent = cost(|| {
         for i in 0..KEYS {
-            assert!(tree.get_with([key(i), [1; 4]].concat_in_place(), |_| ()).expect("readable").is_none());
+            assert!(
+                tree.get_with([key(i), [1; 4]].concat_in_place(), |_| ())
+                    .expect("readable")
+                    .is_none()
+            );
         }
     });
     assert_eq!(absent, FREE, "reads of absent keys");
@@ -120,7 +139,10 @@ fn a_point_read_through_the_page_hash_does_no_read_modify_write_either() {
     let read = cost(|| read_all(&tree));
     assert_eq!(read, FREE);
     let hits = db.stats().pool.hash_hits - hits;
-    assert!(hits >= u64::from(KEYS), "only {hits} of {KEYS} reads asked the page hash");
+    assert!(
+        hits >= u64::from(KEYS),
+        "only {hits} of {KEYS} reads asked the page hash"
+    );
 }
 
 #[test]
@@ -130,7 +152,14 @@ fn latches_outside_of_the_cells_cost_two_read_modify_writes_a_look_up() {
     let hits = db.stats().pool.hash_hits;
     let read = cost(|| read_all(&tree));
     let hits = db.stats().pool.hash_hits - hits;
-    assert_eq!(read, Cost { rmws: 2 * hits, allocations: 0 }, "what it is there to measure against");
+    assert_eq!(
+        read,
+        Cost {
+            rmws: 2 * hits,
+            allocations: 0
+        },
+        "what it is there to measure against"
+    );
 }
 
 #[test]
@@ -147,7 +176,10 @@ fn an_update_in_place_does_two_read_modify_writes_and_allocates_nothing() {
         }
     });
     // Taking the leaf's latch, and releasing it.
-    let expected = Cost { rmws: 2 * u64::from(KEYS), allocations: 0 };
+    let expected = Cost {
+        rmws: 2 * u64::from(KEYS),
+        allocations: 0,
+    };
     assert_eq!(update, expected, "{KEYS} updates");
 }
 
@@ -167,13 +199,27 @@ fn an_insert_and_a_delete_without_a_split_do_two_read_modify_writes_each() {
             assert!(tree.insert(near(i), [3; 20]).expect("room"));
         }
     });
-    assert_eq!(inserts, Cost { rmws: 2 * count, allocations: 0 }, "inserts");
+    assert_eq!(
+        inserts,
+        Cost {
+            rmws: 2 * count,
+            allocations: 0
+        },
+        "inserts"
+    );
     let deletes = cost(|| {
         for i in 0..KEYS / 50 {
             assert!(tree.delete(near(i)).expect("room"));
         }
     });
-    assert_eq!(deletes, Cost { rmws: 2 * count, allocations: 0 }, "deletes");
+    assert_eq!(
+        deletes,
+        Cost {
+            rmws: 2 * count,
+            allocations: 0
+        },
+        "deletes"
+    );
 }
 
 #[test]

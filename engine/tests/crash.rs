@@ -39,14 +39,29 @@ impl Run {
     fn new(options: &Options, seed: u64) -> Run {
         let disk = Arc::new(SimDisk::new(seed));
         let db = options.open_disk(disk.clone()).expect("an empty disk");
-        let first = Durable { trees: Trees::new(), begun_at: 0, done_at: Some(disk.op_count(OpKind::Any)) };
+        let first = Durable {
+            trees: Trees::new(),
+            begun_at: 0,
+            done_at: Some(disk.op_count(OpKind::Any)),
+        };
         let rng = Rng::with_seed(seed);
-        Run { disk, db, trees: Trees::new(), durable: vec![first], rng, generation: 0 }
+        Run {
+            disk,
+            db,
+            trees: Trees::new(),
+            durable: vec![first],
+            rng,
+            generation: 0,
+        }
     }
 
     fn checkpoint(&mut self) -> Result<(), Error> {
         let begun_at = self.disk.op_count(OpKind::Any);
-        self.durable.push(Durable { trees: self.trees.clone(), begun_at, done_at: None });
+        self.durable.push(Durable {
+            trees: self.trees.clone(),
+            begun_at,
+            done_at: None,
+        });
         self.db.checkpoint()?;
         let last = self.durable.last_mut().expect("pushed above");
         last.done_at = Some(self.disk.op_count(OpKind::Any));
@@ -80,10 +95,17 @@ impl Run {
                 model.insert(key, value);
             }
             600..900 => {
-                assert_eq!(tree.delete(&key)?, model.contains_key(&key), "{key:?} of {name:?}");
+                assert_eq!(
+                    tree.delete(&key)?,
+                    model.contains_key(&key),
+                    "{key:?} of {name:?}"
+                );
                 model.remove(&key);
             }
-            900..960 => assert!(tree.get(&key)?.as_ref() == model.get(&key), "{key:?} of {name:?}"),
+            900..960 => assert!(
+                tree.get(&key)?.as_ref() == model.get(&key),
+                "{key:?} of {name:?}"
+            ),
             960..970 => {
                 let cleared = tree.clear();
                 if cleared.is_ok() || tree.is_empty()? {
@@ -112,7 +134,8 @@ impl Run {
                     model.clear();
                 }
                 cleared?;
-                let records = (0..self.rng.u32(0..400)).map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 150]));
+                let records = (0..self.rng.u32(0..400))
+                    .map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 150]));
                 let records: Model = records.collect();
                 tree.bulk_load(records.iter())?;
                 *model = records;
@@ -123,10 +146,18 @@ impl Run {
 
     /// What a power cut after `op` disk calls may leave.
     fn allowed_at(&self, op: u64) -> Vec<&Trees> {
-        let surely = self.durable.iter().rposition(|durable| durable.done_at.is_some_and(|at| at <= op));
+        let surely = self
+            .durable
+            .iter()
+            .rposition(|durable| durable.done_at.is_some_and(|at| at <= op));
         let from = surely.expect("the first state is complete before anything is recorded");
-        let maybe = self.durable[from + 1..].iter().filter(|durable| durable.begun_at <= op);
-        std::iter::once(&self.durable[from]).chain(maybe).map(|durable| &durable.trees).collect()
+        let maybe = self.durable[from + 1..]
+            .iter()
+            .filter(|durable| durable.begun_at <= op);
+        std::iter::once(&self.durable[from])
+            .chain(maybe)
+            .map(|durable| &durable.trees)
+            .collect()
     }
 }
 
@@ -144,13 +175,25 @@ fn contents(db: &Db) -> Result<Trees, Error> {
 
 /// A disk after a power cut opens, is whole, and holds one of the allowed states; gives that.
 #[track_caller]
-fn assert_recovers<'a>(options: &Options, disk: Arc<SimDisk>, allowed: &[&'a Trees], what: &str) -> &'a Trees {
-    let db = options.open_disk(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+fn assert_recovers<'a>(
+    options: &Options,
+    disk: Arc<SimDisk>,
+    allowed: &[&'a Trees],
+    what: &str,
+) -> &'a Trees {
+    let db = options
+        .open_disk(disk)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = contents(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_whole(&db);
     let state = allowed.iter().find(|state| ***state == found);
     state.unwrap_or_else(|| {
-        let sizes = |trees: &Trees| trees.iter().map(|(name, model)| (name.clone(), model.len())).collect::<Vec<_>>();
+        let sizes = |trees: &Trees| {
+            trees
+                .iter()
+                .map(|(name, model)| (name.clone(), model.len()))
+                .collect::<Vec<_>>()
+        };
         let allowed: Vec<_> = allowed.iter().map(|trees| sizes(trees)).collect();
         panic!("{what}: found {:?}, allowed {allowed:?}", sizes(&found))
     })
@@ -160,12 +203,22 @@ fn assert_recovers<'a>(options: &Options, disk: Arc<SimDisk>, allowed: &[&'a Tre
 fn assert_survives(options: &Options, run: &Run, snapshot: &Snapshot, salt: u64) {
     let op = snapshot.op();
     let allowed = run.allowed_at(op);
-    for (number, mode) in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random, CrashMode::Random]
-        .into_iter()
-        .enumerate()
+    for (number, mode) in [
+        CrashMode::LoseAll,
+        CrashMode::KeepAll,
+        CrashMode::Random,
+        CrashMode::Random,
+    ]
+    .into_iter()
+    .enumerate()
     {
         let disk = Arc::new(snapshot.crash(salt + number as u64, mode));
-        assert_recovers(options, disk, &allowed, &format!("{mode:?} after {op} calls"));
+        assert_recovers(
+            options,
+            disk,
+            &allowed,
+            &format!("{mode:?} after {op} calls"),
+        );
     }
 }
 
@@ -250,10 +303,22 @@ fn work_goes_on_after_a_power_cut_as_if_nothing_had_been() {
         }
         let op = run.disk.op_count(OpKind::Any);
         let disk = Arc::new(run.disk.crash(rng.u64(..), CrashMode::Random));
-        let found = assert_recovers(&options, disk.clone(), &run.allowed_at(op), "going on").clone();
+        let found =
+            assert_recovers(&options, disk.clone(), &run.allowed_at(op), "going on").clone();
         let db = options.open_disk(disk.clone()).expect("it opened just now");
-        let first = Durable { trees: found.clone(), begun_at: 0, done_at: Some(0) };
-        run = Run { disk, db, trees: found, durable: vec![first], rng: run.rng.clone(), generation: run.generation };
+        let first = Durable {
+            trees: found.clone(),
+            begun_at: 0,
+            done_at: Some(0),
+        };
+        run = Run {
+            disk,
+            db,
+            trees: found,
+            durable: vec![first],
+            rng: run.rng.clone(),
+            generation: run.generation,
+        };
     }
 }
 
@@ -274,7 +339,8 @@ fn assert_kept(options: &Options, run: &mut Run, what: &str) {
     let found = contents(&run.db).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(found == run.trees, "{what}: something was lost");
     assert_whole(&run.db);
-    run.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
+    run.checkpoint()
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     let disk = Arc::new(run.disk.crash(1, CrashMode::LoseAll));
     assert_recovers(options, disk, &[&run.trees], what);
 }
@@ -282,29 +348,62 @@ fn assert_kept(options: &Options, run: &mut Run, what: &str) {
 /// Writing has ended; what was done is still read, and reopening finds a checkpoint.
 #[track_caller]
 fn assert_poisoned(options: &Options, run: &Run, all_resident: bool, what: &str) {
-    assert!(matches!(run.db.health(), Err(Error::Poisoned { .. })), "{what}");
+    assert!(
+        matches!(run.db.health(), Err(Error::Poisoned { .. })),
+        "{what}"
+    );
     match contents(&run.db) {
         Ok(found) => assert!(found == run.trees, "{what}: something was lost"),
         Err(error) => assert!(!all_resident, "{what}: reads go on, but {error}"),
     }
-    assert!(matches!(run.db.tree("new"), Err(Error::Poisoned { .. })), "{what}");
-    assert!(matches!(run.db.checkpoint(), Err(Error::Poisoned { .. })), "{what}");
+    assert!(
+        matches!(run.db.tree("new"), Err(Error::Poisoned { .. })),
+        "{what}"
+    );
+    assert!(
+        matches!(run.db.checkpoint(), Err(Error::Poisoned { .. })),
+        "{what}"
+    );
     if let Some(name) = run.trees.keys().next() {
         let tree = run.db.open_tree(name).expect("resident").expect("there");
         let put = tree.put(b"k", b"v");
-        assert!(matches!(put, Err(Error::Poisoned { .. })), "{what}: {put:?}");
+        assert!(
+            matches!(put, Err(Error::Poisoned { .. })),
+            "{what}: {put:?}"
+        );
         let deleted = tree.delete(b"k");
-        assert!(matches!(deleted, Err(Error::Poisoned { .. })), "{what}: {deleted:?}");
+        assert!(
+            matches!(deleted, Err(Error::Poisoned { .. })),
+            "{what}: {deleted:?}"
+        );
     }
     let op = run.disk.op_count(OpKind::Any);
-    for (salt, mode) in [(1, CrashMode::LoseAll), (2, CrashMode::KeepAll), (3, CrashMode::Random), (4, CrashMode::Random)] {
+    for (salt, mode) in [
+        (1, CrashMode::LoseAll),
+        (2, CrashMode::KeepAll),
+        (3, CrashMode::Random),
+        (4, CrashMode::Random),
+    ] {
         let disk = Arc::new(run.disk.crash(salt, mode));
-        assert_recovers(options, disk, &run.allowed_at(op), &format!("{what}, reopened after {mode:?}"));
+        assert_recovers(
+            options,
+            disk,
+            &run.allowed_at(op),
+            &format!("{what}, reopened after {mode:?}"),
+        );
     }
 }
 
 /// Lets the calls of `kind` from `index` on fail, one or all of them until the first error is seen (and a little longer).
-fn with_fault(options: &Options, seed: u64, steps: usize, index: u64, fault: Fault, kind: OpKind, once: bool) -> Run {
+fn with_fault(
+    options: &Options,
+    seed: u64,
+    steps: usize,
+    index: u64,
+    fault: Fault,
+    kind: OpKind,
+    once: bool,
+) -> Run {
     let mut run = Run::new(options, seed);
     match once {
         true => run.disk.fail_at(index, fault, kind),
@@ -312,7 +411,11 @@ fn with_fault(options: &Options, seed: u64, steps: usize, index: u64, fault: Fau
     }
     let mut errors = 0;
     for step in 0..=steps {
-        let stepped = if step < steps { run.step() } else { run.checkpoint() };
+        let stepped = if step < steps {
+            run.step()
+        } else {
+            run.checkpoint()
+        };
         match stepped {
             Ok(()) => {}
             Err(Error::Full { .. }) if fault == Fault::Enospc => errors += 1,
@@ -341,7 +444,12 @@ fn a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_ro
     let options = tiny(4096);
     let seed = seed(20);
     let steps = scaled(250, 80);
-    for (kind, once) in [(OpKind::Write, true), (OpKind::Write, false), (OpKind::SetLen, true), (OpKind::SetLen, false)] {
+    for (kind, once) in [
+        (OpKind::Write, true),
+        (OpKind::Write, false),
+        (OpKind::SetLen, true),
+        (OpKind::SetLen, false),
+    ] {
         let mut poisoned = 0;
         for index in spread(calls(&options, seed, steps, kind), scaled(60, 6)) {
             let what = format!("full from {kind:?} {index} on, once: {once}");
@@ -355,7 +463,10 @@ fn a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_ro
             }
         }
         if kind == OpKind::SetLen {
-            assert_eq!(poisoned, 0, "lengthening the file is no reason to stop writing");
+            assert_eq!(
+                poisoned, 0,
+                "lengthening the file is no reason to stop writing"
+            );
         }
     }
 }
@@ -379,10 +490,18 @@ fn a_disk_of_limited_size_takes_what_fits_and_more_once_it_grows() {
         println!("{full} calls met a full disk");
         assert!(run.db.health().is_ok());
         let found = contents(&run.db).expect("reads need no room");
-        assert!(found == run.trees, "something was lost while the disk was full");
+        assert!(
+            found == run.trees,
+            "something was lost while the disk was full"
+        );
         let op = run.disk.op_count(OpKind::Any);
         let disk = Arc::new(run.disk.crash(seed, CrashMode::Random));
-        assert_recovers(&options, disk, &run.allowed_at(op), "a power cut of a full disk");
+        assert_recovers(
+            &options,
+            disk,
+            &run.allowed_at(op),
+            "a power cut of a full disk",
+        );
         run.disk.set_capacity(None);
         assert_kept(&options, &mut run, "after there was room again");
     }
@@ -399,7 +518,9 @@ fn a_full_disk_opens_with_no_byte_to_spare() {
     let disk = Arc::new(run.disk.crash(1, CrashMode::LoseAll));
     disk.set_capacity(Some(0));
     disk.fail_from(0, Fault::Enospc, OpKind::Write);
-    let db = options.open_disk(disk.clone()).expect("opening writes nothing");
+    let db = options
+        .open_disk(disk.clone())
+        .expect("opening writes nothing");
     assert!(contents(&db).expect("reads need no room") == run.trees);
     assert_whole(&db);
     let name = run.trees.keys().next().expect("some tree");
@@ -408,7 +529,10 @@ fn a_full_disk_opens_with_no_byte_to_spare() {
     assert!(db.health().is_ok());
     disk.set_capacity(None);
     disk.clear_faults();
-    db.tree(name).expect("there").put(b"k", vec![1; 50_000]).expect("room");
+    db.tree(name)
+        .expect("there")
+        .put(b"k", vec![1; 50_000])
+        .expect("room");
     db.close().expect("room");
 }
 
@@ -427,7 +551,10 @@ fn an_io_error_at_any_write_or_sync_ends_writing_or_harms_nothing_and_reopening_
                 let mut run = with_fault(&options, seed, steps, index, Fault::Eio, kind, true);
                 match run.db.health() {
                     Ok(()) => {
-                        assert!(kind != OpKind::Sync, "{what}: a failed sync must end writing");
+                        assert!(
+                            kind != OpKind::Sync,
+                            "{what}: a failed sync must end writing"
+                        );
                         assert_kept(&options, &mut run, &what);
                     }
                     Err(_) => assert_poisoned(&options, &run, cache_bytes.is_some(), &what),
@@ -448,14 +575,26 @@ fn a_failed_sync_is_never_followed_by_another_one() {
         run.disk.fail_at(index, Fault::Eio, OpKind::Sync);
         let syncs = run.disk.op_count(OpKind::Sync);
         let first = run.checkpoint().expect_err("a sync fails");
-        assert!(matches!(first, Error::Poisoned { .. } | Error::Io { .. }), "{first:?}");
+        assert!(
+            matches!(first, Error::Poisoned { .. } | Error::Io { .. }),
+            "{first:?}"
+        );
         for _ in 0..3 {
-            let Err(Error::Poisoned { cause }) = run.db.checkpoint() else { panic!("retried") };
+            let Err(Error::Poisoned { cause }) = run.db.checkpoint() else {
+                panic!("retried")
+            };
             assert!(matches!(&*cause, Error::Io { .. }), "{cause:?}");
         }
         let disk = run.disk.clone();
-        assert!(matches!(run.db.clone().close(), Err(Error::Poisoned { .. })), "close reports it");
-        assert_eq!(disk.op_count(OpKind::Sync), syncs + index + 1, "sync {index} was retried");
+        assert!(
+            matches!(run.db.clone().close(), Err(Error::Poisoned { .. })),
+            "close reports it"
+        );
+        assert_eq!(
+            disk.op_count(OpKind::Sync),
+            syncs + index + 1,
+            "sync {index} was retried"
+        );
     }
 }
 
@@ -479,7 +618,10 @@ fn read_errors_are_reported_and_pass_when_the_disk_reads_again() {
         run.disk.clear_faults();
     }
     assert!(failed > 0, "sixteen frames do not hold the data");
-    assert!(run.db.health().is_ok(), "a failed read is no reason to stop writing");
+    assert!(
+        run.db.health().is_ok(),
+        "a failed read is no reason to stop writing"
+    );
     for _ in 0..scaled(100, 30) {
         run.disk.fail_at(3, Fault::Eio, OpKind::Read);
         match run.step() {

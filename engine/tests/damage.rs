@@ -80,7 +80,10 @@ fn assert_names_the_place(error: &Error, what: &str) {
         Error::Corrupt(corruption) => {
             let placed = corruption.offset.is_some() || corruption.page.is_some();
             assert!(placed, "{what}: no place in {error}");
-            assert!(!corruption.file.as_os_str().is_empty(), "{what}: no file in {error}");
+            assert!(
+                !corruption.file.as_os_str().is_empty(),
+                "{what}: no file in {error}"
+            );
             assert!(!corruption.what.is_empty(), "{what}: {error:?}");
         }
         Error::Open(OpenError::NotADatabase { .. } | OpenError::NewerVersion { .. }) => {}
@@ -123,8 +126,13 @@ fn look(opened: Result<Db, Error>, trees: &Trees, what: &str) -> usize {
             match entry {
                 Ok(entry) => {
                     let expected = forward.next();
-                    let same = expected.is_some_and(|(key, value)| entry.key() == key && entry.value() == value);
-                    assert!(same, "{what}: wrong record {:?} in {name:?}", entry.key().escape_ascii().to_string());
+                    let same = expected
+                        .is_some_and(|(key, value)| entry.key() == key && entry.value() == value);
+                    assert!(
+                        same,
+                        "{what}: wrong record {:?} in {name:?}",
+                        entry.key().escape_ascii().to_string()
+                    );
                 }
                 Err(error) => {
                     met(&error);
@@ -133,14 +141,18 @@ fn look(opened: Result<Db, Error>, trees: &Trees, what: &str) -> usize {
                 }
             }
         }
-        assert!(ended || forward.next().is_none(), "{what}: the scan of {name:?} simply ended");
+        assert!(
+            ended || forward.next().is_none(),
+            "{what}: the scan of {name:?} simply ended"
+        );
         let mut backward = model.iter().rev();
         ended = false;
         for entry in tree.iter().rev().take(model.len() + 1) {
             match entry {
                 Ok(entry) => {
                     let expected = backward.next();
-                    let same = expected.is_some_and(|(key, value)| entry.key() == key && entry.value() == value);
+                    let same = expected
+                        .is_some_and(|(key, value)| entry.key() == key && entry.value() == value);
                     assert!(same, "{what}: wrong record backward in {name:?}");
                 }
                 Err(error) => {
@@ -150,7 +162,10 @@ fn look(opened: Result<Db, Error>, trees: &Trees, what: &str) -> usize {
                 }
             }
         }
-        assert!(ended || backward.next().is_none(), "{what}: the reverse scan of {name:?} simply ended");
+        assert!(
+            ended || backward.next().is_none(),
+            "{what}: the reverse scan of {name:?} simply ended"
+        );
         for (key, value) in model.iter().step_by(37) {
             match tree.get(key) {
                 Ok(found) => assert!(found.as_ref() == Some(value), "{what}: wrong value"),
@@ -164,8 +179,14 @@ fn look(opened: Result<Db, Error>, trees: &Trees, what: &str) -> usize {
     }
     match db.check(|_| {}) {
         Ok(report) => {
-            report.problems.iter().for_each(|problem| assert_names_the_place(problem, what));
-            assert!(errors == 0 || !report.is_ok(), "{what}: readers met errors, `check` found nothing");
+            report
+                .problems
+                .iter()
+                .for_each(|problem| assert_names_the_place(problem, what));
+            assert!(
+                errors == 0 || !report.is_ok(),
+                "{what}: readers met errors, `check` found nothing"
+            );
             errors += report.problems.len();
         }
         Err(error) => met(&error),
@@ -179,7 +200,11 @@ fn bounded(what: &str, look: impl FnOnce() -> usize) -> usize {
     PEAK.store(before, Ordering::Relaxed);
     let errors = look();
     let peak = PEAK.load(Ordering::Relaxed);
-    assert!(peak <= before + LOOK_BYTES_MAX, "{what}: {} bytes of memory", peak - before);
+    assert!(
+        peak <= before + LOOK_BYTES_MAX,
+        "{what}: {} bytes of memory",
+        peak - before
+    );
     errors
 }
 
@@ -203,7 +228,9 @@ impl Patient {
         let db = options.create(&place.path).expect("nothing there");
         let trees = fill(&db);
         db.close().expect("room");
-        let db = options.open_read_only(&place.path).expect("closed in order");
+        let db = options
+            .open_read_only(&place.path)
+            .expect("closed in order");
         assert_eq!(look(Ok(db.clone()), &trees, "undamaged"), 0);
         let used_blocks = db.stats().store.used_blocks as usize - 32;
         drop(db);
@@ -211,11 +238,22 @@ impl Patient {
         let bytes = std::fs::read(&path).expect("there");
         let file = File::options().write(true).open(&path).expect("there");
         let path = place.path.clone();
-        Patient { _watchdog: watchdog(test), _place: place, path, options, trees, bytes, used_blocks, file }
+        Patient {
+            _watchdog: watchdog(test),
+            _place: place,
+            path,
+            options,
+            trees,
+            bytes,
+            used_blocks,
+            file,
+        }
     }
 
     fn look(&self, what: &str) -> usize {
-        bounded(what, || look(self.options.open_read_only(&self.path), &self.trees, what))
+        bounded(what, || {
+            look(self.options.open_read_only(&self.path), &self.trees, what)
+        })
     }
 
     /// Puts other bytes at an offset, looks, and puts the old ones back.
@@ -225,7 +263,9 @@ impl Patient {
         }
         let errors = self.look(what);
         for (at, bytes) in changes {
-            self.file.write_all_at(&self.bytes[*at..*at + bytes.len()], *at as u64).expect("room");
+            self.file
+                .write_all_at(&self.bytes[*at..*at + bytes.len()], *at as u64)
+                .expect("room");
         }
         errors
     }
@@ -248,7 +288,10 @@ impl Patient {
         }
         if scaled(100, 0) >= 100 {
             let (reported, used) = (blocks_reported.len(), self.used_blocks);
-            assert!(reported >= used, "{kind}: reported in {reported} of {used} used blocks");
+            assert!(
+                reported >= used,
+                "{kind}: reported in {reported} of {used} used blocks"
+            );
         }
     }
 }
@@ -279,9 +322,13 @@ fn a_zeroed_sector_is_reported_or_harmless() {
     let patient = Patient::new("zero");
     let mut reported = 0;
     for at in patient.sectors() {
-        reported += usize::from(patient.look_with(&[(at, &[0; SECTOR])], &format!("zero at {at}")) > 0);
+        reported +=
+            usize::from(patient.look_with(&[(at, &[0; SECTOR])], &format!("zero at {at}")) > 0);
     }
-    assert!(reported * 8 >= patient.used_blocks || scaled(100, 0) < 100, "{reported} sectors reported");
+    assert!(
+        reported * 8 >= patient.used_blocks || scaled(100, 0) < 100,
+        "{reported} sectors reported"
+    );
 }
 
 #[test]
@@ -291,7 +338,10 @@ fn a_file_cut_at_any_sector_is_reported() {
     for at in patient.sectors() {
         patient.file.set_len(at as u64).expect("it shrinks");
         let errors = patient.look(&format!("cut at {at}"));
-        patient.file.write_all_at(&patient.bytes[at..], at as u64).expect("room");
+        patient
+            .file
+            .write_all_at(&patient.bytes[at..], at as u64)
+            .expect("room");
         match first_whole {
             None if errors == 0 => first_whole = Some(at),
             None => {}
@@ -300,7 +350,10 @@ fn a_file_cut_at_any_sector_is_reported() {
         }
     }
     let least = (32 + patient.used_blocks) * BLOCK_BYTES;
-    assert!(first_whole.is_none_or(|at| at + BLOCK_BYTES > least), "{first_whole:?} < {least}");
+    assert!(
+        first_whole.is_none_or(|at| at + BLOCK_BYTES > least),
+        "{first_whole:?} < {least}"
+    );
 }
 
 #[test]
@@ -310,9 +363,15 @@ fn two_exchanged_sectors_are_reported_or_harmless() {
     let sectors = patient.bytes.len() / SECTOR;
     for at in patient.sectors() {
         let other = rng.usize(0..sectors) * SECTOR;
-        let (a, b) = (&patient.bytes[at..at + SECTOR], &patient.bytes[other..other + SECTOR]);
+        let (a, b) = (
+            &patient.bytes[at..at + SECTOR],
+            &patient.bytes[other..other + SECTOR],
+        );
         if a != b {
-            patient.look_with(&[(at, b), (other, a)], &format!("sectors at {at} and {other} exchanged"));
+            patient.look_with(
+                &[(at, b), (other, a)],
+                &format!("sectors at {at} and {other} exchanged"),
+            );
         }
     }
 }
@@ -326,12 +385,18 @@ fn two_exchanged_blocks_are_reported_or_harmless() {
     for block in 32..blocks {
         for _ in 0..3 {
             let (at, other) = (block * BLOCK_BYTES, rng.usize(0..blocks) * BLOCK_BYTES);
-            let (a, b) = (&patient.bytes[at..at + BLOCK_BYTES], &patient.bytes[other..other + BLOCK_BYTES]);
+            let (a, b) = (
+                &patient.bytes[at..at + BLOCK_BYTES],
+                &patient.bytes[other..other + BLOCK_BYTES],
+            );
             let what = format!("blocks at {at} and {other} exchanged");
             reported += usize::from(a != b && patient.look_with(&[(at, b), (other, a)], &what) > 0);
         }
     }
-    assert!(reported >= patient.used_blocks, "{reported} exchanges reported");
+    assert!(
+        reported >= patient.used_blocks,
+        "{reported} exchanges reported"
+    );
 }
 
 #[test]
@@ -356,7 +421,10 @@ fn a_lost_write_of_any_block_is_reported_or_harmless() {
     for block in (0..blocks).step_by(if scaled(100, 0) < 100 { 5 } else { 1 }) {
         let at = block * BLOCK_BYTES;
         if older[at..at + BLOCK_BYTES] != patient.bytes[at..at + BLOCK_BYTES] {
-            patient.look_with(&[(at, &older[at..at + BLOCK_BYTES])], &format!("lost write of block {block}"));
+            patient.look_with(
+                &[(at, &older[at..at + BLOCK_BYTES])],
+                &format!("lost write of block {block}"),
+            );
         }
     }
 }
@@ -371,7 +439,10 @@ fn every_backend_reports_damage() {
             patient.look_with(&[(at, &[0xa5; SECTOR])], &what);
         }
         for blocks in [0, 1, 17, 32, 33, 40, patient.used_blocks] {
-            patient.file.set_len((blocks * BLOCK_BYTES) as u64).expect("it shrinks");
+            patient
+                .file
+                .set_len((blocks * BLOCK_BYTES) as u64)
+                .expect("it shrinks");
             assert!(patient.look(&format!("{backend:?}: cut to {blocks} blocks")) > 0);
             patient.file.write_all_at(&patient.bytes, 0).expect("room");
         }
@@ -380,10 +451,22 @@ fn every_backend_reports_damage() {
 
 #[test]
 fn a_file_that_shrinks_under_an_open_database_gives_errors() {
-    for backend in [latchkv::Backend::Uring, latchkv::Backend::Mmap, latchkv::Backend::Pread] {
+    for backend in [
+        latchkv::Backend::Uring,
+        latchkv::Backend::Mmap,
+        latchkv::Backend::Pread,
+    ] {
         let patient = Patient::new("shrinks while open");
-        let db = patient.options.clone().backend(backend).open_read_only(&patient.path).expect("whole");
-        patient.file.set_len(34 * BLOCK_BYTES as u64).expect("it shrinks");
+        let db = patient
+            .options
+            .clone()
+            .backend(backend)
+            .open_read_only(&patient.path)
+            .expect("whole");
+        patient
+            .file
+            .set_len(34 * BLOCK_BYTES as u64)
+            .expect("it shrinks");
         let what = format!("shrinks under {backend:?}");
         assert!(bounded(&what, || look(Ok(db), &patient.trees, &what)) > 0);
     }
@@ -401,20 +484,29 @@ impl Forger {
     fn new(bytes: &[u8]) -> Forger {
         let sequence = |slot: usize| u64_at(bytes, SLOTS[slot] + 32);
         let slot = usize::from(sequence(1) > sequence(0));
-        Forger { bytes: bytes.to_vec(), slot }
+        Forger {
+            bytes: bytes.to_vec(),
+            slot,
+        }
     }
 
     /// Block and length of the manifest.
     fn manifest(&self) -> std::ops::Range<usize> {
         let slot = SLOTS[self.slot];
-        run_of(u64_at(&self.bytes, slot + 56), u64::from(u32_at(&self.bytes, slot + 64)))
+        run_of(
+            u64_at(&self.bytes, slot + 56),
+            u64::from(u32_at(&self.bytes, slot + 64)),
+        )
     }
 
     fn map_pages(&self) -> Vec<(usize, std::ops::Range<usize>)> {
         let manifest = &self.bytes[self.manifest()];
         let (trees, count) = (u32_at(manifest, 20) as usize, u32_at(manifest, 24) as usize);
         let entries = (0..count).map(|index| (index, u64_at(manifest, 64 + 16 * (trees + index))));
-        entries.filter(|(_, word)| *word != 0).map(|(index, word)| (index, run_of(word & ((1 << 40) - 1), word >> 40))).collect()
+        entries
+            .filter(|(_, word)| *word != 0)
+            .map(|(index, word)| (index, run_of(word & ((1 << 40) - 1), word >> 40)))
+            .collect()
     }
 
     /// Page id and place of each page.
@@ -424,7 +516,10 @@ impl Forger {
             for (entry, bytes) in self.bytes[map_page].chunks_exact(16).enumerate() {
                 let word = u64_at(bytes, 0);
                 if word != 0 {
-                    pages.push(((index * 1024 + entry) as u64, run_of(word & ((1 << 40) - 1), word >> 40)));
+                    pages.push((
+                        (index * 1024 + entry) as u64,
+                        run_of(word & ((1 << 40) - 1), word >> 40),
+                    ));
                 }
             }
         }
@@ -436,7 +531,10 @@ impl Forger {
         for (page, run) in self.pages() {
             let checksum = xxh3_64_with_seed(&self.bytes[run], page);
             let (index, entry) = (page as usize / 1024, page as usize % 1024);
-            let map_page = self.map_pages().into_iter().find(|(number, _)| *number == index);
+            let map_page = self
+                .map_pages()
+                .into_iter()
+                .find(|(number, _)| *number == index);
             let at = map_page.expect("it names the page").1.start + entry * 16 + 8;
             self.bytes[at..at + 8].copy_from_slice(&checksum.to_le_bytes());
         }
@@ -466,7 +564,8 @@ impl Forger {
     fn seal_superblock(&mut self) {
         let slot = SLOTS[self.slot];
         let checksum = xxh3_64(&self.bytes[slot..slot + BLOCK_BYTES - 8]);
-        self.bytes[slot + BLOCK_BYTES - 8..slot + BLOCK_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        self.bytes[slot + BLOCK_BYTES - 8..slot + BLOCK_BYTES]
+            .copy_from_slice(&checksum.to_le_bytes());
         let superblock = self.bytes[slot..slot + BLOCK_BYTES].to_vec();
         let other = SLOTS[1 - self.slot];
         self.bytes[other..other + BLOCK_BYTES].copy_from_slice(&superblock);
@@ -503,11 +602,19 @@ fn use_anyhow(bytes: &[u8], trees: &Trees, what: &str) {
         };
         let _ = db.trees();
         for (name, model) in trees {
-            let Ok(Some(tree)) = db.open_tree(name) else { continue };
+            let Ok(Some(tree)) = db.open_tree(name) else {
+                continue;
+            };
             // Twice as many as there are: records may be forged, but they end.
             let most = 2 * model.len() + 1000;
-            assert!(tree.iter().take(most).filter(Result::is_ok).count() < most, "{what}: a scan without end");
-            assert!(tree.iter().rev().take(most).filter(Result::is_ok).count() < most, "{what}: a scan without end");
+            assert!(
+                tree.iter().take(most).filter(Result::is_ok).count() < most,
+                "{what}: a scan without end"
+            );
+            assert!(
+                tree.iter().rev().take(most).filter(Result::is_ok).count() < most,
+                "{what}: a scan without end"
+            );
             for (key, value) in model.iter().step_by(11) {
                 let _ = tree.get(key);
                 let _ = tree.put(key, &value[..value.len() / 2]);
@@ -532,7 +639,10 @@ fn sample() -> (Vec<u8>, Trees) {
     let db = tiny(4096).create(&place.path).expect("nothing there");
     let trees = fill(&db);
     db.close().expect("room");
-    (std::fs::read(data_file(Path::new(&place.path))).expect("there"), trees)
+    (
+        std::fs::read(data_file(Path::new(&place.path))).expect("there"),
+        trees,
+    )
 }
 
 #[test]
@@ -540,12 +650,25 @@ fn the_forger_knows_the_format() {
     let (bytes, trees) = sample();
     let mut forger = Forger::new(&bytes);
     forger.seal();
-    assert!(forger.bytes == bytes, "sealing a whole file changes nothing");
+    assert!(
+        forger.bytes == bytes,
+        "sealing a whole file changes nothing"
+    );
     assert!(forger.pages().len() > 20);
     use_anyhow(&bytes, &trees, "undamaged");
 }
 
-const ABSURD: [u64; 9] = [0, 1, 31, 0x7fff_ffff, 0xffff_ffff, 1 << 39, (1 << 40) - 1, 1 << 63, u64::MAX];
+const ABSURD: [u64; 9] = [
+    0,
+    1,
+    31,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 39,
+    (1 << 40) - 1,
+    1 << 63,
+    u64::MAX,
+];
 
 #[test]
 fn absurd_superblocks_with_right_checksums_are_refused() {
@@ -557,7 +680,11 @@ fn absurd_superblocks_with_right_checksums_are_refused() {
             let slot = SLOTS[forger.slot];
             forger.bytes[slot + at..slot + at + 8].copy_from_slice(&absurd.to_le_bytes());
             forger.seal_superblock();
-            use_anyhow(&forger.bytes, &trees, &format!("superblock byte {at} = {absurd:#x}"));
+            use_anyhow(
+                &forger.bytes,
+                &trees,
+                &format!("superblock byte {at} = {absurd:#x}"),
+            );
         }
     }
 }
@@ -569,20 +696,38 @@ fn absurd_manifests_and_map_pages_with_right_checksums_are_refused() {
     let mut rng = Rng::with_seed(seed(5));
     for round in 0..scaled(600, 60) {
         let mut forger = Forger::new(&bytes);
-        let runs: Vec<_> = std::iter::once(forger.manifest()).chain(forger.map_pages().into_iter().map(|page| page.1)).collect();
+        let runs: Vec<_> = std::iter::once(forger.manifest())
+            .chain(forger.map_pages().into_iter().map(|page| page.1))
+            .collect();
         let which = rng.usize(0..runs.len());
         let run = runs[which].clone();
         // Mostly where something is.
-        let used = run.clone().step_by(4).filter(|&at| u32_at(&bytes, at) != 0).collect::<Vec<_>>();
-        let at = if rng.u32(0..8) > 0 { used[rng.usize(0..used.len())] } else { run.start + rng.usize(0..1000) * 4 };
+        let used = run
+            .clone()
+            .step_by(4)
+            .filter(|&at| u32_at(&bytes, at) != 0)
+            .collect::<Vec<_>>();
+        let at = if rng.u32(0..8) > 0 {
+            used[rng.usize(0..used.len())]
+        } else {
+            run.start + rng.usize(0..1000) * 4
+        };
         let at = at.min(run.end - 8);
-        let absurd = if rng.bool() { ABSURD[rng.usize(0..ABSURD.len())] } else { u64_at(&bytes, at) ^ (1 << rng.u32(0..64)) };
+        let absurd = if rng.bool() {
+            ABSURD[rng.usize(0..ABSURD.len())]
+        } else {
+            u64_at(&bytes, at) ^ (1 << rng.u32(0..64))
+        };
         forger.bytes[at..at + 8].copy_from_slice(&absurd.to_le_bytes());
         match which {
             0 => forger.seal_manifest(),
             _ => forger.seal_map(),
         }
-        use_anyhow(&forger.bytes, &trees, &format!("round {round}: {absurd:#x} at {at}, run {which}"));
+        use_anyhow(
+            &forger.bytes,
+            &trees,
+            &format!("round {round}: {absurd:#x} at {at}, run {which}"),
+        );
     }
 }
 
@@ -598,7 +743,11 @@ fn absurd_tree_pages_with_right_checksums_are_refused() {
         let mut what = format!("round {round}, page {page}:");
         for _ in 0..rng.usize(1..3) {
             // Mostly head and slots, where the structure is.
-            let word = if rng.u32(0..4) > 0 { rng.usize(0..40) } else { rng.usize(0..run.len() / 8) };
+            let word = if rng.u32(0..4) > 0 {
+                rng.usize(0..40)
+            } else {
+                rng.usize(0..run.len() / 8)
+            };
             let at = run.start + word * 8;
             let old = u64_at(&bytes, at);
             let absurd = match rng.u32(0..4) {
@@ -627,7 +776,10 @@ fn pages_that_stand_for_each_other_with_right_checksums_are_noticed() {
     let mut rng = Rng::with_seed(seed(7));
     for round in 0..scaled(300, 40) {
         let mut forger = Forger::new(&bytes);
-        let (a, b) = (&pages[rng.usize(0..pages.len())], &pages[rng.usize(0..pages.len())]);
+        let (a, b) = (
+            &pages[rng.usize(0..pages.len())],
+            &pages[rng.usize(0..pages.len())],
+        );
         let len = a.1.len().min(b.1.len());
         let (from, to) = (a.1.start, b.1.start);
         forger.bytes.copy_within(from..from + len, to);
@@ -637,6 +789,10 @@ fn pages_that_stand_for_each_other_with_right_checksums_are_noticed() {
             forger.bytes[to + 8..to + 16].copy_from_slice(&word.to_le_bytes());
         }
         forger.seal();
-        use_anyhow(&forger.bytes, &trees, &format!("round {round}: page {} in the place of {}", a.0, b.0));
+        use_anyhow(
+            &forger.bytes,
+            &trees,
+            &format!("round {round}: page {} in the place of {}", a.0, b.0),
+        );
     }
 }

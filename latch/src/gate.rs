@@ -38,7 +38,7 @@
 //!
 //! # Tests
 //!
-//! Threads below; loom models `gate_*`.
+//! Threads below; loom models `gate::*`.
 
 use crate::backoff::Backoff;
 use crate::primitives::Ordering::{Acquire, Relaxed, Release, SeqCst};

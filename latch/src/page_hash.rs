@@ -38,7 +38,7 @@
 //!
 //! # Tests
 //!
-//! Below against `HashMap`, chains of every length included; loom models `page_hash_*`.
+//! Below against `HashMap`, chains of every length included; loom models `page_hash::*`.
 
 use crate::cell::sealed::{Cell, Sealed};
 use crate::cell::{

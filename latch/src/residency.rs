@@ -34,7 +34,7 @@
 //!
 //! # Tests
 //!
-//! Below, and loom models `claim_*`, `evict_*` and `hint_*`.
+//! Below, and loom models `residency::*`.
 
 use crate::backoff::Backoff;
 use crate::cell::Stride;

@@ -7,7 +7,7 @@
 //! RUSTFLAGS="--cfg latchkv_loom" CARGO_TARGET_DIR=target/loom cargo test -p latchkv-loom-tests --release
 //! ```
 //!
-//! Each file in `tests/` is one protocol, each test in it one edge, and its comment says what it would falsify. A test
+//! Each file in `tests/models/` is one protocol, each test in it one edge, and its comment says what it would falsify. A test
 //! runs its model unchanged, which must hold, and then with each of its mutants, which must fail: [`check`]. The file
 //! `mutants.rs` looks that every mutant is used.
 //!

@@ -1,9 +1,9 @@
-//! The thread behind a database: checkpoints by bytes dirtied, writes back ahead of the clock hand, and finishes drops.
+//! The thread behind a database: checkpoints by bytes dirtied, writes back ahead of the clock hand, and
+//! finishes drops.
 
 use super::db::Shared;
 use crate::error::{Error, Result};
 use latchkv_latch::primitives::{AtomicBool, Ordering};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,15 +25,15 @@ impl Background {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         // Weak: the thread does not keep the database open.
-        let shared = Arc::downgrade(shared);
+        let weak = Arc::downgrade(shared);
         let spawned = std::thread::Builder::new()
             .name("latchkv-pages".into())
-            .spawn(move || run(&shared, &told));
+            .spawn(move || run(&weak, &told));
         match spawned {
             Ok(thread) => Ok(Background { stop, thread: Mutex::new(Some(thread)) }),
             Err(error) => Err(Error::Io {
                 op: "start the background thread",
-                path: PathBuf::new(),
+                path: shared.pool.store().path().to_owned(),
                 source: Arc::new(error),
             }),
         }
@@ -53,11 +53,10 @@ impl Background {
 }
 
 fn run(shared: &Weak<Shared>, stop: &AtomicBool) {
-    let mut drops_finished = false;
     // Relaxed: see the field.
     while !stop.load(Ordering::Relaxed) {
         let Some(shared) = shared.upgrade() else { return };
-        let done = work(&shared, &mut drops_finished);
+        let done = work(&shared);
         drop(shared);
         match done {
             Ok(true) => {}
@@ -69,14 +68,13 @@ fn run(shared: &Weak<Shared>, stop: &AtomicBool) {
 }
 
 /// One piece of work. False: there was none.
-fn work(shared: &Shared, drops_finished: &mut bool) -> Result<bool> {
-    if !*drops_finished {
-        shared.catalog.finish_drops(&shared.pool)?;
-        *drops_finished = true;
-    }
+fn work(shared: &Shared) -> Result<bool> {
     if shared.pool.dirtied_bytes() >= shared.checkpoint_bytes {
         shared.checkpoint()?;
         return Ok(true);
     }
-    shared.pool.clean_ahead()
+    if shared.pool.clean_ahead()? {
+        return Ok(true);
+    }
+    shared.catalog.finish_interrupted_drop(&shared.pool)
 }

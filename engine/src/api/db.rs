@@ -82,10 +82,12 @@ impl Drop for Handle {
     }
 }
 
-/// An open database. Cloning gives another handle of the same one; the database is closed, with a last checkpoint, when
-/// the last `Db` and the last [`Tree`] are dropped, or by [`close`](Self::close), which reports errors.
+/// An open database. Cloning gives another handle of the same one; the database is closed, with a last
+/// checkpoint, when the last `Db` and the last [`Tree`] are dropped, or by [`close`](Self::close), which
+/// reports errors.
 ///
-/// What was written since the last checkpoint is lost if the process is killed; the state of the last checkpoint is not.
+/// What was written since the last checkpoint is lost if the process is killed; the state of the last
+/// checkpoint is not.
 ///
 /// ```
 /// # fn main() -> latchkv::Result<()> {
@@ -169,7 +171,9 @@ impl Db {
     /// The tree of that name, created if there is none.
     ///
     /// # Errors
-    /// [`Usage::BadName`](crate::error::Usage::BadName); [`Denied::ReadOnly`] if it would have to be created and cannot be.
+    /// [`Usage::BadName`](crate::error::Usage::BadName); [`Denied::ReadOnly`] if it would have to be created
+    /// and cannot be; [`Error::Corrupt`], [`Error::Io`], and [`Error::Full`] or [`Error::Poisoned`] when
+    /// creating it.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         let shared = self.shared();
         shared.check_open()?;
@@ -206,7 +210,8 @@ impl Db {
     /// [`Usage::TreeDropped`](crate::error::Usage::TreeDropped) from then on.
     ///
     /// # Errors
-    /// [`Denied::ReadOnly`], [`Error::Full`], [`Error::Io`]. If the tree is gone but freeing its pages failed, opening the
+    /// [`Usage::BadName`](crate::error::Usage::BadName), [`Denied::ReadOnly`], [`Error::Full`],
+    /// [`Error::Io`], [`Error::Poisoned`]. If the tree is gone but freeing its pages failed, opening the
     /// database goes on with that.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
         self.shared().check_writable("drop a tree")?;
@@ -216,18 +221,21 @@ impl Db {
     /// Gives a tree another name. Handles of it stay good.
     ///
     /// # Errors
-    /// [`Usage::NoSuchTree`](crate::error::Usage::NoSuchTree), [`Usage::TreeExists`](crate::error::Usage::TreeExists), [`Denied::ReadOnly`].
+    /// [`Usage::NoSuchTree`](crate::error::Usage::NoSuchTree),
+    /// [`Usage::TreeExists`](crate::error::Usage::TreeExists),
+    /// [`Usage::BadName`](crate::error::Usage::BadName), [`Denied::ReadOnly`], [`Error::Full`],
+    /// [`Error::Io`], [`Error::Poisoned`].
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         self.shared().check_writable("rename a tree")?;
         self.shared().catalog.rename(&self.shared().pool, from, to)
     }
 
-    /// Makes everything that was written before this call durable. Writers are kept out only for the moment in which the
-    /// state is marked (see [`CheckpointReport::gate_closed`]).
+    /// Makes everything that was written before this call durable. Writers are kept out only for the moment
+    /// in which the state is marked (see [`CheckpointReport::gate_closed`]).
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing was lost, call again once there is room. [`Error::Poisoned`] after a failed write or
-    /// sync. [`Denied::ReadOnly`].
+    /// [`Error::Full`]: nothing was lost, call again once there is room. [`Error::Poisoned`] after a failed
+    /// write or sync. [`Denied::ReadOnly`].
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.shared().check_writable("checkpoint")?;
         self.shared().checkpoint()
@@ -261,11 +269,12 @@ impl Db {
         check::run(&self.shared().pool, &self.shared().catalog, progress)
     }
 
-    /// Makes a last checkpoint and closes the database for all of its handles, which fail with [`Error::Closed`] from then on.
-    /// The directory is unlocked when the last of them is dropped.
+    /// Makes a last checkpoint and closes the database for all of its handles, which fail with
+    /// [`Error::Closed`] from then on. The directory is unlocked when the last of them is dropped.
     ///
     /// # Errors
-    /// Those of [`checkpoint`](Self::checkpoint). The state of the last checkpoint that succeeded opens in any case.
+    /// Those of [`checkpoint`](Self::checkpoint). The state of the last checkpoint that succeeded opens in
+    /// any case.
     pub fn close(self) -> Result<()> {
         self.handle.shut()
     }

@@ -4,18 +4,18 @@ use super::tree::Tree;
 use crate::error::Result;
 
 impl Tree {
-    /// A point read whose descent takes frame hints for pointers. With `VERSIONS` it still begins and validates the
-    /// latches of the frames. The tree must be resident, hinted and at rest, or the answer is wrong.
+    /// A point read whose descent takes frame hints for pointers. With `VERSIONS` it begins and validates the latches of the
+    /// frames, with `IDENTS` as well it compares their idents. The tree must be resident, hinted and at rest, or the answer is wrong.
     ///
     /// # Errors
     /// Those of [`len`](Tree::len).
     #[doc(hidden)]
     #[inline]
-    pub fn get_trusting<const VERSIONS: bool, R>(
+    pub fn get_trusting<const VERSIONS: bool, const IDENTS: bool, R>(
         &self,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        Ok(self.btree()?.get_trusting::<VERSIONS, R>(key, f))
+        Ok(self.reading()?.get_trusting::<VERSIONS, IDENTS, R>(key, f))
     }
 }

@@ -1,17 +1,16 @@
 //! How a database is opened.
 
 use super::db::Db;
-use crate::btree::VALUE_BYTES_MAX;
 use crate::catalog::NAME_BYTES_MAX;
 use crate::error::{Error, OpenError, Result, Usage};
 use crate::io::{Backend, Disk};
-use crate::node::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, key_bytes_max};
+use crate::node::key_bytes_max;
 use crate::pool::{PageHashLatches, PoolOptions};
-use crate::store::{Mode, Store};
+use crate::store::{Mode, Store, VALUE_BYTES_MAX, check_page_bytes};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Page size of a new database, in bytes; ARCHITECTURE.md says how it was chosen.
+/// Page size of a new database, in bytes. `latchkv-bench page-size` compares it with the others.
 const PAGE_BYTES_DEFAULT: u32 = 16 << 10;
 /// Cache of a database opened without options, in bytes.
 const CACHE_BYTES_DEFAULT: u64 = 256 << 20;
@@ -78,27 +77,31 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: 256 MiB of cache, 16 KiB pages, io_uring where it works, a checkpoint for every 512 MiB dirtied.
+    /// The defaults: 256 MiB of cache, 16 KiB pages, io_uring where it works, a checkpoint for every 512 MiB
+    /// dirtied.
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Memory for pages and all that belongs to them, in bytes: a hard budget, metadata and write buffers included. At least
-    /// sixteen pages and their metadata, or opening fails with [`Usage::BadOption`] and says the minimum.
+    /// Memory for pages and all that belongs to them, in bytes: a hard budget, metadata and write buffers
+    /// included. At least sixteen pages and their metadata, or opening fails with [`Usage::BadOption`] and
+    /// says the minimum.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Options {
         self.pool.cache_bytes = bytes;
         self
     }
 
-    /// Page size of a database that is created, in bytes: a power of two from 4096 to 65536. An existing database keeps its own.
+    /// Page size of a database that is created, in bytes: a power of two from 4096 to 65536. An existing
+    /// database keeps its own.
     #[must_use]
     pub fn page_bytes(mut self, bytes: u32) -> Options {
         self.page_bytes = bytes;
         self
     }
 
-    /// How the file is read and written. What is refused falls back to `Pread`, and [`Stats`](super::Stats) says so.
+    /// How the file is read and written. What is refused falls back to `Pread`, and [`Stats`](super::Stats)
+    /// says so.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Options {
         self.backend = backend;
@@ -119,14 +122,16 @@ impl Options {
         self
     }
 
-    /// Bytes of pages dirtied before a checkpoint begins by itself; `u64::MAX` = only on request and on close.
+    /// Bytes of pages dirtied before a checkpoint begins by itself; `u64::MAX` = only on request and on
+    /// close.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = bytes;
         self
     }
 
-    /// For measurement: whether descents use the frame hints of child slots. Off, the page hash is the only way down.
+    /// For measurement: whether descents use the frame hints of child slots. Off, the page hash is the only
+    /// way down.
     #[must_use]
     pub fn frame_hints(mut self, on: bool) -> Options {
         self.pool.frame_hints = on;
@@ -141,15 +146,7 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        let bytes = self.page_bytes as usize;
-        if !bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&bytes) {
-            return Err(Usage::BadOption {
-                option: "page_bytes",
-                actual: bytes.to_string(),
-                allowed: format!("a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"),
-            }
-            .into());
-        }
+        check_page_bytes(self.page_bytes)?;
         if self.checkpoint_bytes == 0 {
             return Err(Usage::BadOption {
                 option: "checkpoint_bytes",
@@ -164,7 +161,8 @@ impl Options {
     /// Opens the database in directory `path`, creating it if nothing is there.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`open_existing`](Self::open_existing), but for `AlreadyExists` and `NotFound`.
+    /// Those of [`create`](Self::create) and [`open_existing`](Self::open_existing), but for `AlreadyExists`
+    /// and `NotFound`.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         match self.open_existing(path.as_ref()) {
             Err(Error::Open(OpenError::NotFound(_))) => match self.create(path.as_ref()) {
@@ -176,11 +174,12 @@ impl Options {
         }
     }
 
-    /// Creates a database in directory `path`: it is there as a whole or not at all, whenever the process is killed.
+    /// Creates a database in directory `path`: it is there as a whole or not at all, whenever the process is
+    /// killed.
     ///
     /// # Errors
-    /// [`OpenError::AlreadyExists`], [`OpenError::NotADatabase`] if something else is there, [`Usage::BadOption`],
-    /// [`Error::Full`], [`Error::Io`].
+    /// [`OpenError::AlreadyExists`], [`OpenError::NotADatabase`] if something else is there,
+    /// [`Usage::BadOption`], [`Error::Full`], [`Error::Io`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         let (directory, store) = Store::create_at(path.as_ref(), self.page_bytes, self.backend)?;
@@ -192,16 +191,17 @@ impl Options {
     /// Opens the database in directory `path` at its last checkpoint.
     ///
     /// # Errors
-    /// [`OpenError::NotFound`], [`OpenError::NotADatabase`], [`OpenError::NewerVersion`], [`OpenError::Locked`] if
-    /// this or another process has it open, [`Error::Corrupt`] if no superblock can be trusted, [`Usage::BadOption`], [`Error::Io`].
+    /// [`OpenError::NotFound`], [`OpenError::NotADatabase`], [`OpenError::NewerVersion`],
+    /// [`OpenError::Locked`] if this or another process has it open, [`Error::Corrupt`] if no superblock can
+    /// be trusted, [`Usage::BadOption`], [`Error::Io`].
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         let (directory, store) = Store::open_at(path.as_ref(), Mode::Write, self.backend)?;
         Db::start(Arc::new(store), Some(directory), &self.pool, self.checkpoint_bytes)
     }
 
-    /// Opens the database in directory `path` for reading. Nothing at all is written, so a read-only medium will do. Any
-    /// number of readers may have it open, as long as nobody has it open for writing.
+    /// Opens the database in directory `path` for reading. Nothing at all is written, so a read-only medium
+    /// will do. Any number of readers may have it open, as long as nobody has it open for writing.
     ///
     /// # Errors
     /// Those of [`open_existing`](Self::open_existing).

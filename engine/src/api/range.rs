@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// A record that an iterator gave: a key and its value.
 ///
-/// It shares memory with its neighbours; to keep few of many, copy them out by [`into_pair`](Self::into_pair).
+/// It shares memory with its neighbours; to keep few of many, copy them out by
+/// [`into_pair`](Self::into_pair).
 #[derive(Clone)]
 pub struct Entry {
     source: Source,
@@ -67,7 +68,8 @@ impl fmt::Debug for Entry {
 }
 
 thread_local! {
-    /// Batches of ranges that ended, for the next ranges of this thread: short ranges then allocate next to nothing.
+    /// Batches of ranges that ended, for the next ranges of this thread: short ranges then allocate next to
+    /// nothing.
     static SPARE: RefCell<Vec<Arc<Batch>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -89,8 +91,8 @@ impl End {
         End { cursor: Cursor::new(edge, from), batch: None, given: 0 }
     }
 
-    /// The batch, to be read into: the old one if no entry of it is left. A new one begins with the old one's last
-    /// record, from which the cursor goes on.
+    /// The batch, to be read into: the old one if no entry of it is left. A new one begins with the old one's
+    /// last record, from which the cursor goes on.
     fn batch_mut(&mut self) -> &mut Batch {
         let batch = self.batch.get_or_insert_with(|| {
             SPARE.with_borrow_mut(|spare| spare.pop()).unwrap_or_default()
@@ -134,10 +136,11 @@ impl Drop for End {
     }
 }
 
-/// An iterator over the records of a range, ascending; from the back, descending. Both ends may be used by turns and
-/// meet without giving a record twice.
+/// An iterator over the records of a range, ascending; from the back, descending. Both ends may be used by
+/// turns and meet without giving a record twice.
 ///
 /// After an error it gives the same error for ever.
+#[must_use = "nothing is read before the first record is asked for"]
 pub struct Range {
     tree: Tree,
     front: End,
@@ -171,7 +174,8 @@ impl Range {
         Range::new(tree, Bound::Included(prefix.to_vec()), above_prefix(prefix))
     }
 
-    /// Key and value of the next record, lent instead of given: the way to go through many records that costs least.
+    /// Key and value of the next record, lent instead of given: the way to go through many records that costs
+    /// least.
     ///
     /// ```
     /// # fn main() -> latchkv::Result<()> {
@@ -272,10 +276,10 @@ fn refill(tree: &Tree, end: &mut End, until: Bound<&[u8]>) -> Result<bool> {
     if end.cursor.is_done() {
         return Ok(false);
     }
-    let btree = tree.btree()?;
+    let btree = tree.reading()?;
     end.batch_mut();
     let batch = end.batch.as_mut().and_then(Arc::get_mut).expect("unshared by `batch_mut`");
-    let read = tree.explained(btree.next_batch(&mut end.cursor, until, batch));
+    let read = tree.explain(btree.next_batch(&mut end.cursor, until, batch));
     end.given = 0;
     read.map(|()| batch.len() > 0)
 }
@@ -329,8 +333,8 @@ fn is_empty(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-/// The upper bound of all keys that start with `prefix`: the prefix up to its last byte below 255, that byte raised by one. There is
-/// none if every byte is 255.
+/// The upper bound of all keys that start with `prefix`: the prefix up to its last byte below 255, that byte
+/// raised by one. There is none if every byte is 255.
 fn above_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     match prefix.iter().rposition(|&byte| byte < u8::MAX) {
         None => Bound::Unbounded,

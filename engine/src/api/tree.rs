@@ -20,8 +20,9 @@ pub enum CompareAndSwap {
     },
 }
 
-/// A tree: an ordered map from byte strings to byte strings. Keys are ordered as bytes; [`encode`](crate::encode) makes
-/// numbers and tuples sort as they should. Empty keys and empty values are keys and values like others.
+/// A tree: an ordered map from byte strings to byte strings. Keys are ordered as bytes;
+/// [`encode`](crate::encode) makes numbers and tuples sort as they should. Empty keys and empty values are
+/// keys and values like others.
 ///
 /// Each call is atomic. Calls of many threads may run at once.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Tree {
     }
 
     #[inline(always)]
-    fn reading(&self) -> Result<Btree<'_>> {
+    pub(super) fn reading(&self) -> Result<Btree<'_>> {
         self.handle.shared.check_open()?;
         if self.core.is_dropped() {
             return Err(self.dropped());
@@ -61,7 +62,7 @@ impl Tree {
 
     /// What looks like damage in a tree dropped meanwhile is none.
     #[inline(always)]
-    fn explain<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn explain<T>(&self, result: Result<T>) -> Result<T> {
         match result {
             Err(Error::Corrupt(_)) if self.core.is_dropped() => Err(self.dropped()),
             other => other,
@@ -76,13 +77,15 @@ impl Tree {
     /// The value of `key`, as a copy.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Io`] if a page cannot be read, [`Error::Closed`], [`Usage::TreeDropped`].
+    /// [`Error::Corrupt`] or [`Error::Io`] if a page cannot be read, [`Error::Closed`],
+    /// [`Usage::TreeDropped`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// Hands the value of `key` to `f` without giving out a copy. The point read that costs least: no latch, no store to
-    /// shared memory, no heap allocation. `f` is called once, with no latch held, and may call the database again.
+    /// Hands the value of `key` to `f` without giving out a copy. The point read that costs least: no latch,
+    /// no store to shared memory, no heap allocation. `f` is called once, with no latch held, and may call
+    /// the database again.
     ///
     /// ```
     /// # fn main() -> latchkv::Result<()> {
@@ -113,8 +116,8 @@ impl Tree {
     /// Puts `value` under `key`, in place of what was there.
     ///
     /// # Errors
-    /// [`Usage::KeyTooLarge`], [`Usage::ValueTooLarge`], [`Error::Full`] if room for a page could not be made,
-    /// [`Error::Poisoned`], [`Error::Denied`], and those of [`get`](Self::get). Nothing changed then.
+    /// [`Usage::KeyTooLarge`], [`Usage::ValueTooLarge`], [`Error::Full`] if room for a page could not be
+    /// made, [`Error::Poisoned`], [`Error::Denied`], and those of [`get`](Self::get). Nothing changed then.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.explain(self.writing("put")?.put(key.as_ref(), value.as_ref()))
     }
@@ -206,8 +209,8 @@ impl Tree {
 
     /// The records whose keys lie in `range`. A range whose start is above its end is empty.
     ///
-    /// A record that is there during the whole iteration is seen exactly once; of what is written or removed meanwhile, each
-    /// record is seen as it was at one moment, or not.
+    /// A record that is there during the whole iteration is seen exactly once; of what is written or removed
+    /// meanwhile, each record is seen as it was at one moment, or not.
     ///
     /// ```
     /// # fn main() -> latchkv::Result<()> {
@@ -235,32 +238,26 @@ impl Tree {
     /// Removes every record and gives the pages back. Atomic: others see all records or none.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put). If the records are gone but freeing their pages failed, opening the database goes on
-    /// with that.
+    /// Those of [`put`](Self::put). If the records are gone but freeing their pages failed, opening the
+    /// database goes on with that.
     pub fn clear(&self) -> Result<()> {
         self.writing("clear")?;
         let shared = &self.handle.shared;
         self.explain(shared.catalog.clear(&shared.pool, &self.core))
     }
 
-    /// Loads records in strictly ascending order of their keys, and gives their number. An empty tree is built packed and
-    /// bottom up, and shows all of them at once or, after an error, none; into a tree that holds something they are put one by one.
+    /// Loads records in strictly ascending order of their keys, and gives their number. An empty tree is
+    /// built packed and bottom up, and shows all of them at once or, after an error, none; into a tree that
+    /// holds something they are put one by one.
     ///
     /// # Errors
-    /// [`Usage::Unsorted`], [`Usage::NotEmpty`] if others write to the empty tree meanwhile, and those of [`put`](Self::put).
+    /// [`Usage::Unsorted`], [`Usage::NotEmpty`] if others write to the empty tree meanwhile, and those of
+    /// [`put`](Self::put).
     pub fn bulk_load<K, V>(&self, records: impl IntoIterator<Item = (K, V)>) -> Result<u64>
     where
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
         self.explain(self.writing("bulk load")?.bulk_load(records.into_iter()))
-    }
-
-    pub(super) fn btree(&self) -> Result<Btree<'_>> {
-        self.reading()
-    }
-
-    pub(super) fn explained<T>(&self, result: Result<T>) -> Result<T> {
-        self.explain(result)
     }
 }

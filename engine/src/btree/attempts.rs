@@ -10,7 +10,8 @@ const TICKET_FROM: u32 = 48;
 /// The restarts of one operation.
 #[derive(Debug)]
 pub(super) struct Attempts<'p> {
-    /// Whose ticket to take; `None` for a thread that holds the gate, for which a holder of the ticket may be waiting.
+    /// Whose ticket to take; `None` for a thread that holds the gate, for which a holder of the ticket may be
+    /// waiting.
     pool: Option<&'p Pool>,
     made: u32,
     ticket: Option<Ticket<'p>>,

@@ -1,17 +1,17 @@
 //! Building a tree from sorted records, bottom up and packed.
 //!
-//! Each level stages entries until a page is full, then forms the page and passes its lower fence and its child
-//! word up. Pages are provisional, so a crash or an error in between leaks nothing; at the end the top page's
-//! content goes into the root inside the gate, in one step.
+//! Each level stages entries until a page is full, then forms the page and passes its lower fence and its
+//! child word up. Pages are provisional, so a crash or an error in between leaks nothing; at the end the top
+//! page's content goes into the root inside the gate, in one step.
 //!
-//! Since the prefix of a page depends on its upper fence, which is known only when the next page's first key is, a
-//! level keeps a little more than a page and closes a page at the last entry with which it still fits.
+//! Since the prefix of a page depends on its upper fence, which is known only when the next page's first key
+//! is, a level keeps a little more than a page and closes a page at the last entry with which it still fits.
 
-use super::{Btree, VALUE_BYTES_MAX};
+use super::Btree;
 use crate::error::{Result, Usage};
 use crate::id::PageId;
 use crate::node::{
-    ChildWord, LeafPayload, Page, SLOTS_AT, cell_bytes_max, common_prefix_bytes, words_for,
+    ChildWord, LeafPayload, Page, SLOTS_AT, common_prefix_bytes, shortest_separator, words_for,
 };
 
 /// Words of a built page left free for later changes: one in so many.
@@ -55,22 +55,17 @@ struct Level {
     lower: Vec<u8>,
 }
 
-/// What a build gave.
-pub(super) struct Built {
+/// What a build has made so far.
+struct Built {
     pages: Vec<PageId>,
     extents: Vec<PageId>,
     levels: Vec<Level>,
     records: u64,
 }
 
-/// Where the upper fence between two neighbouring keys goes.
-fn fence_between(left: &[u8], right: &[u8]) -> Vec<u8> {
-    right[..(common_prefix_bytes(left, right) + 1).min(right.len())].to_vec()
-}
-
 impl<'p> Btree<'p> {
-    /// Loads strictly ascending records. An empty tree is built packed; into another one they are put one by one.
-    /// Gives the number of records.
+    /// Loads strictly ascending records. An empty tree is built packed; into another one they are put one by
+    /// one. Gives the number of records.
     pub(crate) fn bulk_load<K, V>(self, records: impl Iterator<Item = (K, V)>) -> Result<u64>
     where
         K: AsRef<[u8]>,
@@ -127,19 +122,15 @@ impl<'p> Btree<'p> {
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
-        let page_bytes = self.pool.store().page_bytes() as usize;
         let mut last: Option<Vec<u8>> = None;
         for (key, value) in records {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.check_key(key)?;
-            if value.len() > VALUE_BYTES_MAX {
-                let actual = value.len();
-                return Err(Usage::ValueTooLarge { actual, maximum: VALUE_BYTES_MAX }.into());
-            }
+            Self::check_value(value)?;
             if last.as_deref().is_some_and(|last| last >= key) {
                 return Err(Usage::Unsorted { position: built.records }.into());
             }
-            let body = if 8 + key.len() + value.len() <= cell_bytes_max(page_bytes) {
+            let body = if self.stays_inline(key, value) {
                 Body::Value(value.to_vec())
             } else {
                 let page = self.pool.store().write_value(value)?;
@@ -206,10 +197,11 @@ impl<'p> Btree<'p> {
     /// The fence above the first `take` entries.
     fn upper_of(level: &Level, at: usize, take: usize) -> Option<Vec<u8>> {
         let next = level.staged.get(take)?;
-        Some(if at == 0 { fence_between(&level.staged[take - 1].key, &next.key) } else { next.key.clone() })
+        Some(if at == 0 { shortest_separator(&level.staged[take - 1].key, &next.key) } else { next.key.clone() })
     }
 
-    /// How many staged entries make the fullest page, at least one. If more may come, the last entry stays back to be the fence.
+    /// How many staged entries make the fullest page, at least one. If more may come, the last entry stays
+    /// back to be the fence.
     fn fitting(self, level: &Level, at: usize, finish: bool) -> usize {
         let len = level.staged.len();
         let fits = |take: usize| {

@@ -14,7 +14,7 @@ impl<'p> Btree<'p> {
         let (frame, version) = match self.pool.reach_hinted(word) {
             Some(reached) => reached,
             None => {
-                let reached = self.pool.reach(word.page()).map_err(|error| self.in_tree(error))?;
+                let reached = self.pool.reach(word.page()).map_err(|error| error.in_tree(self.core.id))?;
                 // Relaxed: a hint.
                 let word = ChildWord::new(word.page(), reached.0);
                 self.core.root_hint.store(word.0, Ordering::Relaxed);
@@ -52,13 +52,13 @@ impl<'p> Btree<'p> {
                 Ok(Some(NodeAt { frame, version }))
             }
             // The page may have been freed since.
-            Err(error) if self.valid(parent) => Err(self.in_tree(error)),
+            Err(error) if self.valid(parent) => Err(error.in_tree(self.core.id)),
             Err(_) => Ok(None),
         }
     }
 
-    /// One descent to `level`, choosing children by `pick`. `None`: start again. A tree lower than `level` gives `None`
-    /// too, after [`Btree::torn`] had its say.
+    /// One descent to `level`, choosing children by `pick`. `None`: start again. A tree lower than `level`
+    /// gives `None` too, after [`Btree::torn`] had its say.
     #[inline(always)]
     pub(super) fn try_descend(
         self,
@@ -89,6 +89,13 @@ impl<'p> Btree<'p> {
             node = child;
             expected = Some(here - 1);
         }
+    }
+
+    /// The tree has no such level, or had none a moment ago: pages above it were merged or cleared away.
+    pub(super) fn is_lower_than(self, level: u8) -> Result<bool> {
+        let root = self.reach_root()?;
+        let lower = self.page(root).level() < level;
+        Ok(lower && self.valid(root))
     }
 
     /// Comes down to the leaf chosen by `pick`, as often as it takes.

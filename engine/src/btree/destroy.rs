@@ -1,8 +1,8 @@
 //! Taking a detached tree apart: one that no handle reaches any more.
 //!
-//! From the last leaf to the first, one leaf a step, each step inside the gate and leaving a tree that can be taken
-//! apart further, so that it goes on after a crash from wherever it was. An inner page that loses its only child becomes
-//! an empty leaf and goes with the next step.
+//! From the last leaf to the first, one leaf a step, each step inside the gate and leaving a tree that can be
+//! taken apart further, so that it goes on after a crash from wherever it was. An inner page that loses its
+//! only child becomes an empty leaf and goes with the next step.
 
 use super::{Btree, NodeAt};
 use crate::error::Result;
@@ -39,6 +39,10 @@ impl<'p> Btree<'p> {
         loop {
             let page = self.page(node);
             let level = page.level();
+            if page.tree() != self.core.id {
+                self.torn(node, "page of another tree")?;
+                return Ok(Step::Restart);
+            }
             if page.kind() == Some(Kind::Leaf) {
                 return self.free_leaf(parent, node);
             }
@@ -109,7 +113,8 @@ impl<'p> Btree<'p> {
         Ok(extents)
     }
 
-    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree. The caller keeps the gate closed.
+    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree. The caller keeps
+    /// the gate closed.
     pub(crate) fn move_root_to(self, to: PageId) -> Result<()> {
         let mut attempts = self.attempts();
         loop {

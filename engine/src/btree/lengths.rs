@@ -1,10 +1,11 @@
 //! How many records a tree has, without a read-modify-write an update.
 //!
-//! Each thread adds to a stripe of its own with plain loads and stores; who asks sums the stripes. A sum taken while
-//! others write may miss what they are doing; with the gate closed it is exact.
+//! Each thread adds to a stripe of its own with plain loads and stores; who asks sums the stripes. A sum
+//! taken while others write may miss what they are doing; with the gate closed it is exact.
 //!
-//! * [L1] Stripe `i` is stored to only by the thread whose `thread_index` is `i`. An index that changes hands does so
-//!   through the lock of the index list, which orders the old owner's stores before the new owner's loads.
+//! * [L1] Stripe `i` is stored to only by the thread whose `thread_index` is `i`. An index that changes hands
+//!   does so through the lock of the index list, which orders the old owner's stores before the new owner's
+//!   loads.
 
 use crossbeam_utils::CachePadded;
 use latchkv_latch::primitives::{AtomicU64, Ordering};

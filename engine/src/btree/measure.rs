@@ -19,18 +19,19 @@ thread_local! {
 }
 
 impl Btree<'_> {
-    /// As `get_with`, but child words are frame pointers whose idents are not compared. With `VERSIONS`, frames are still
-    /// begun and validated, as with swizzled pointers under optimistic lock coupling; without, no frame header is looked at.
+    /// As `get_with`, but hints are all there is, and how far they are trusted depends. With `VERSIONS`, frames are begun and
+    /// validated, as with swizzled pointers under optimistic lock coupling; without, no frame header is looked at. With
+    /// `IDENTS` as well, idents are compared: the shipped way, but without restarts, loads and repair of hints.
     ///
     /// `None`: the key is absent, its value is an extent, a page is latched, or \[M1] does not hold.
     #[inline]
-    pub(crate) fn get_trusting<const VERSIONS: bool, R>(
+    pub(crate) fn get_trusting<const VERSIONS: bool, const IDENTS: bool, R>(
         self,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let mut scratch = SCRATCH.take();
-        let value = self.copy_trusting::<VERSIONS>(key, &mut scratch);
+        let value = self.copy_trusting::<VERSIONS, IDENTS>(key, &mut scratch);
         let result = value.map(|(start, len)| f(&bytes_of(&scratch)[start..start + len]));
         SCRATCH.set(scratch);
         result
@@ -38,13 +39,12 @@ impl Btree<'_> {
 
     /// Place and length of the value in `scratch`.
     #[inline(always)]
-    fn copy_trusting<const VERSIONS: bool>(
+    fn copy_trusting<const VERSIONS: bool, const IDENTS: bool>(
         self,
         key: &[u8],
         scratch: &mut Vec<u64>,
     ) -> Option<(usize, usize)> {
-        let mut frame = self.trusted(self.root_word())?;
-        let mut at = self.begin::<VERSIONS>(frame)?;
+        let (mut frame, mut at) = self.begin::<VERSIONS, IDENTS>(self.root_word())?;
         loop {
             let page = self.pool.page(frame);
             if VERSIONS {
@@ -57,10 +57,9 @@ impl Btree<'_> {
             // Relaxed: R2.
             let child = ChildWord(slot.load(Ordering::Relaxed));
             self.pool.prefetch(child);
-            let next = self.trusted(child)?;
-            let begun = self.begin::<VERSIONS>(next)?;
+            let next = self.begin::<VERSIONS, IDENTS>(child)?;
             self.still(frame, at)?;
-            (frame, at) = (next, begun);
+            (frame, at) = next;
         }
         let page = self.pool.page(frame);
         let found = page.find(key);
@@ -70,17 +69,21 @@ impl Btree<'_> {
         (!record.meta.is_extent()).then_some((start, record.meta.payload_len()))
     }
 
-    /// The frame of a child word, if there is such a frame.
+    /// The frame of a child word, and its version if versions count. `None`: no such frame, latched, or another ident.
     #[inline(always)]
-    fn trusted(self, child: ChildWord) -> Option<FrameId> {
+    fn begin<const VERSIONS: bool, const IDENTS: bool>(
+        self,
+        child: ChildWord,
+    ) -> Option<(FrameId, Option<Version>)> {
+        if VERSIONS && IDENTS {
+            return self.pool.reach_hinted(child).map(|(frame, at)| (frame, Some(at)));
+        }
         let frame = child.hint();
-        ((frame.0 as usize) < self.pool.frame_count()).then_some(frame)
-    }
-
-    /// The outer `None`: latched.
-    #[inline(always)]
-    fn begin<const VERSIONS: bool>(self, frame: FrameId) -> Option<Option<Version>> {
-        if VERSIONS { self.pool.latch(frame).try_begin().map(Some) } else { Some(None) }
+        if frame.0 as usize >= self.pool.frame_count() {
+            return None;
+        }
+        let at = if VERSIONS { Some(self.pool.latch(frame).try_begin()?) } else { None };
+        Some((frame, at))
     }
 
     /// `None`: the frame changed since.

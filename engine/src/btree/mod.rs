@@ -9,16 +9,17 @@
 //! * [T1] A value read optimistically is used only after the latch of its page validated.
 //! * [T2] `find` is asked only for keys between the page's fences: a descent whose every step
 //!   validated ends at such a page.
-//! * [T3] Order: ticket, gate, reservation, latches. No thread waits for a frame or a load while it holds a latch: pages are
-//!   made resident and frames reserved first.
-//! * [T4] A change is made inside the gate, after [`Pool::touch`], and nothing can fail between its first store
-//!   and its last.
+//! * [T3] Order: ticket, gate, reservation, latches. No thread waits for a frame or a load while it holds a
+//!   latch: pages are made resident and frames reserved first.
+//! * [T4] A change is made inside the gate, after [`Pool::touch`], and nothing can fail between its first
+//!   store and its last.
 //! * [T5] Levels fall by one a step, so that no damaged file leads a descent in a circle.
-//! * [T6] A clear moves the root's content to another tree and leaves the versions of the pages below as they are. So a change
-//!   that came down before it enters the gate goes on only if no clear came between ([`Btree::enter_for_change`]).
+//! * [T6] A clear moves the root's content to another tree and leaves the versions of the pages below as they
+//!   are. So a change that came down before it enters the gate goes on only if no clear came between
+//!   ([`Btree::enter_for_change`]).
 //!
-//! Optimistic lock coupling: Leis et al., "The ART of Practical Synchronization" (DaMoN 2016) and "Optimistic Lock
-//! Coupling" (IEEE Data Eng. Bull. 2019).
+//! Optimistic lock coupling: Leis et al., "The ART of Practical Synchronization" (DaMoN 2016) and "Optimistic
+//! Lock Coupling" (IEEE Data Eng. Bull. 2019).
 //!
 //! Tested through the public API against a `BTreeMap` (`engine/tests`), with tiny pools and every page size.
 
@@ -38,16 +39,13 @@ pub(crate) use lengths::Lengths;
 pub(crate) use scan::{Batch, Cursor, Edge};
 pub(crate) use write::Swap;
 
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Error, Result};
 use crate::id::{FrameId, PageId, TreeId};
 use crate::node::{self, ChildWord};
 use crate::pool::Pool;
 use attempts::Attempts;
 use latchkv_latch::primitives::{AtomicBool, AtomicU64, Ordering};
 use latchkv_latch::{Inside, Version};
-
-/// Greatest value, in bytes.
-pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
 
 /// What all handles of one tree share.
 #[derive(Debug)]
@@ -61,9 +59,9 @@ pub(crate) struct TreeCore {
     root_hint: AtomicU64,
     /// Number of records.
     pub(crate) lengths: Lengths,
-    /// How often the tree was cleared; moves inside the closed gate, after the root was emptied. Loaded with Acquire before a
-    /// descent, which pairs with the Release here: whoever sees a clear comes down through the root that it left. Loaded
-    /// Relaxed once inside, where the gate carries the edge.
+    /// How often the tree was cleared; moves inside the closed gate, after the root was emptied. Loaded with
+    /// Acquire before a descent, which pairs with the Release here: whoever sees a clear comes down through
+    /// the root that it left. Loaded Relaxed once inside, where the gate carries the edge.
     clears: AtomicU64,
     /// Set inside the closed gate, so that no change straddles it. Relaxed: the gate carries the edge for
     /// writers, and a reader that misses it meets a root that is gone.
@@ -156,8 +154,8 @@ impl<'p> Btree<'p> {
         Ok(inside)
     }
 
-    /// Enters the gate for a change of a page that was reached since `attempts` noted the clears. `None`: the tree was
-    /// cleared meanwhile, and the page may be none of it any more ([T6]).
+    /// Enters the gate for a change of a page that was reached since `attempts` noted the clears. `None`: the
+    /// tree was cleared meanwhile, and the page may be none of it any more ([T6]).
     #[inline(always)]
     fn enter_for_change(self, attempts: &Attempts<'p>) -> Result<Option<Option<Inside<'p>>>> {
         let inside = self.enter()?;
@@ -166,8 +164,10 @@ impl<'p> Btree<'p> {
         Ok(same.then_some(inside))
     }
 
+    /// Fails if the tree was dropped. Stays true while the caller is inside the gate or holds off data
+    /// definition.
     #[inline(always)]
-    fn check_alive(self) -> Result<()> {
+    pub(crate) fn check_alive(self) -> Result<()> {
         if self.core.is_dropped() { Err(self.damage(self.core.root, "tree was dropped")) } else { Ok(()) }
     }
 
@@ -190,29 +190,8 @@ impl<'p> Btree<'p> {
 
     #[cold]
     fn damage(self, page: PageId, what: &'static str) -> Error {
-        let store = self.pool.store();
-        Corruption {
-            file: store.path().to_owned(),
-            offset: store.placement(page).map(|placement| placement.block.offset()),
-            page: Some(page),
-            tree: Some(self.core.id),
-            what,
-            expected: String::new(),
-            got: String::new(),
-        }
-        .into()
-    }
-
-    /// Names the tree in an error that comes from below.
-    #[cold]
-    fn in_tree(self, error: Error) -> Error {
-        match error {
-            Error::Corrupt(mut corruption) => {
-                corruption.tree.get_or_insert(self.core.id);
-                Error::Corrupt(corruption)
-            }
-            other => other,
-        }
+        let error = self.pool.store().corrupt(page, what, String::new(), String::new());
+        error.in_tree(self.core.id)
     }
 
     /// Formats the root as an empty leaf. For a tree whose root page was just created.

@@ -1,4 +1,5 @@
-//! Point reads: no latch, no store to shared memory, no heap allocation but for the scratch of a thread's first read.
+//! Point reads: no latch, no store to shared memory, no heap allocation but for the scratch of a thread's
+//! first read.
 
 use super::{Btree, NodeAt};
 use crate::error::Result;
@@ -28,30 +29,33 @@ impl<'p> Btree<'p> {
     #[inline]
     pub(crate) fn get_with<R>(self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let mut scratch = SCRATCH.take();
-        let mut attempts = self.attempts();
-        let result = loop {
-            let leaf = match self.descend_to(&mut attempts, key) {
-                Ok(reached) => reached.node,
-                Err(error) => break Err(error),
-            };
-            match self.look(leaf, key, &mut scratch) {
-                Ok(Look::Restart) => attempts.again(),
-                Ok(Look::Absent) => break Ok(None),
-                Ok(Look::Inline(start, len)) => {
-                    break Ok(Some(f(&bytes_of(&scratch)[start..start + len])));
-                }
-                Ok(Look::Extent(value)) => break Ok(Some(f(&value))),
-                Err(error) => break Err(error),
-            }
-        };
+        let looked = self.look_for(key, &mut scratch);
+        // Nothing is held while `f` runs, not even the ticket of a read that was restarted too often.
+        let result = looked.map(|look| match look {
+            Look::Inline(start, len) => Some(f(&bytes_of(&scratch)[start..start + len])),
+            Look::Extent(value) => Some(f(&value)),
+            Look::Absent | Look::Restart => None,
+        });
         if scratch.capacity() <= SCRATCH_KEPT_WORDS {
             SCRATCH.set(scratch);
         }
         result
     }
 
+    /// Looks until it sees something whole: never gives [`Look::Restart`].
+    #[inline(always)]
+    fn look_for(self, key: &[u8], scratch: &mut Vec<u64>) -> Result<Look> {
+        let mut attempts = self.attempts();
+        loop {
+            let leaf = self.descend_to(&mut attempts, key)?.node;
+            match self.look(leaf, key, scratch)? {
+                Look::Restart => attempts.again(),
+                look => return Ok(look),
+            }
+        }
+    }
+
     /// The value of `key` in `leaf` at the leaf's version, and its place. `None`: start again.
-    #[expect(clippy::type_complexity, reason = "two answers of one look")]
     pub(super) fn value_at(
         self,
         leaf: NodeAt,
@@ -111,7 +115,7 @@ impl<'p> Btree<'p> {
         match read {
             _ if !self.valid(leaf) => Ok(Look::Restart),
             Ok(()) => Ok(Look::Extent(value)),
-            Err(error) => Err(self.in_tree(error)),
+            Err(error) => Err(error.in_tree(self.core.id)),
         }
     }
 }

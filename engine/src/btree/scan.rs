@@ -1,11 +1,12 @@
 //! Scans, both ways, a batch of records at a time.
 //!
-//! A batch is copied out of one leaf at one version of it, so each record is seen as it was at one
-//! moment, and a record that is there during the whole scan is seen exactly once: batches cover the key space without
+//! A batch is copied out of one leaf at one version of it, so each record is seen as it was at one moment,
+//! and a record that is there during the whole scan is seen exactly once: batches cover the key space without
 //! a gap or an overlap, since each begins where the last key or the fence of its predecessor ended.
 //!
-//! The cursor keeps the leaf and its parent with their versions. As long as these hold it goes on without coming down
-//! again; else it seeks the last key that it gave. Backwards it seeks the greatest key *below* that key or a fence.
+//! The cursor keeps the leaf and its parent with their versions. As long as these hold it goes on without
+//! coming down again; else it seeks the last key that it gave. Backwards it seeks the greatest key *below*
+//! that key or a fence.
 
 use super::{Attempts, Btree, Reached};
 use crate::error::Result;
@@ -167,8 +168,8 @@ impl Cursor {
 }
 
 impl<'p> Btree<'p> {
-    /// Fills `batch`, which holds the cursor's last batch, with the next records that lie before `until` (front:
-    /// an upper bound; back: a lower bound). An empty batch means the end.
+    /// Fills `batch`, which holds the cursor's last batch, with the next records that lie before `until`
+    /// (front: an upper bound; back: a lower bound). An empty batch means the end.
     pub(crate) fn next_batch(
         self,
         cursor: &mut Cursor,
@@ -219,12 +220,16 @@ impl<'p> Btree<'p> {
 
     /// A leaf that stands in a wrong place must not lead the scan in a circle.
     fn check_ahead(self, cursor: &Cursor, here: Standing, batch: &Batch, fill: &Fill) -> Result<()> {
-        let key = match (batch.items.first(), fill) {
-            (Some(&first), _) => batch.key(first),
-            (None, Fill::Fence(fence)) => fence,
-            (None, _) => return Ok(()),
+        let ahead = match (batch.items.first(), fill) {
+            (Some(&first), _) => cursor.is_ahead(batch.key(first)),
+            // A leaf ends above what it was sought by.
+            (None, Fill::Fence(fence)) => {
+                let stuck = matches!(&cursor.from, Bound::Included(from) if cursor.edge == Edge::Front && from == fence);
+                cursor.is_ahead(fence) && !stuck
+            }
+            (None, _) => true,
         };
-        if cursor.is_ahead(key) {
+        if ahead {
             return Ok(());
         }
         Err(self.damage(self.page(here.reached.node).page_id(), "keys outside of the place of their leaf"))

@@ -1,19 +1,19 @@
 //! Changes of one key.
 //!
 //! Come down, decide at the version found, enter the gate, upgrade the leaf at that version, change it. Two
-//! read-modify-writes in all: the upgrade and its release. What does not fit asks `smo` for room and starts again.
+//! read-modify-writes in all: the upgrade and its release. What does not fit asks `smo` for room and starts
+//! again.
 
 use super::attempts::Attempts;
-use super::{Btree, NodeAt, Reached, VALUE_BYTES_MAX};
+use super::smo::SPARSE_PERCENT;
+use super::{Btree, NodeAt, Reached};
 use crate::error::{Result, Usage};
 use crate::id::PageId;
 use crate::node::{
     Found, LeafPayload, bytes_of, cell_bytes_max, key_bytes_max, words_for,
 };
 use crate::pool::FrameX;
-
-/// A leaf less full than this after a delete is merged with a sibling, in percent.
-const MERGE_BELOW_PERCENT: usize = 40;
+use crate::store::VALUE_BYTES_MAX;
 
 /// What `compare_and_swap` found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,18 +47,26 @@ impl<'p> Btree<'p> {
         Ok(())
     }
 
-    fn check_value(value: &[u8]) -> Result<()> {
+    /// Refuses values over the limit.
+    pub(super) fn check_value(value: &[u8]) -> Result<()> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Usage::ValueTooLarge { actual: value.len(), maximum: VALUE_BYTES_MAX }.into());
         }
         Ok(())
     }
 
+    /// The record is kept in its leaf; a greater one keeps its value in an extent. The 8 bytes are the cell's
+    /// meta word.
+    pub(super) fn stays_inline(self, key: &[u8], value: &[u8]) -> bool {
+        let page_bytes = self.pool.store().page_bytes() as usize;
+        8 + key.len() + value.len() <= cell_bytes_max(page_bytes)
+    }
+
     /// Puts a large value on disk first, so that nothing can fail once the leaf changes.
     fn stage<'v>(self, key: &[u8], value: &'v [u8]) -> Result<Incoming<'v>> {
         self.check_key(key)?;
         Self::check_value(value)?;
-        if 8 + key.len() + value.len() <= cell_bytes_max(self.pool.store().page_bytes() as usize) {
+        if self.stays_inline(key, value) {
             return Ok(Incoming { payload: LeafPayload::Inline(value), unnamed: None });
         }
         let page = self.pool.store().write_value(value)?;
@@ -66,7 +74,8 @@ impl<'p> Btree<'p> {
         Ok(Incoming { payload, unnamed: Some(page) })
     }
 
-    /// Stages `value`, runs `change`, and drops the staged extent unless `change` says that a leaf names it now.
+    /// Stages `value`, runs `change`, and drops the staged extent unless `change` says that a leaf names it
+    /// now.
     fn with_staged(
         self,
         key: &[u8],
@@ -204,7 +213,7 @@ impl<'p> Btree<'p> {
             return Err(error);
         }
         x.page().remove(found.at);
-        let sparse = reached.parent.is_some() && x.page().fill_percent() < MERGE_BELOW_PERCENT;
+        let sparse = reached.parent.is_some() && x.page().fill_percent() < SPARSE_PERCENT;
         drop(x);
         if let Some(extent) = extent {
             self.pool.free_unloaded(extent);

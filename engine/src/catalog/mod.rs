@@ -7,13 +7,16 @@
 //! 'd' root page : 8, big-endian ->  tree id : 4 bytes          a tree being taken apart
 //! ```
 //!
-//! Names are looked up in an immutable map behind an epoch-protected pointer, so that opening a tree that is known takes no
-//! lock; data definition (create, drop, rename, clear) goes one at a time under a mutex and replaces the map.
+//! Names are looked up in an immutable map behind an epoch-protected pointer, so that opening a tree that is
+//! known takes no lock; data definition (create, drop, rename, clear) goes one at a time under a mutex and
+//! replaces the map.
 //!
-//! * [D1] What a definition changes in the catalog it changes inside the gate in one go, so a checkpoint has all of it or nothing.
-//! * [D2] A dropped or cleared tree's pages are freed step by step afterwards. Until the last is free a 'd' record names
-//!   what is left, and opening the database goes on with it.
-//! * [D3] Lock order: `definitions`, gate, `lengths`. A checkpoint takes `lengths` alone, with the gate closed.
+//! * [D1] What a definition changes in the catalog it changes inside the gate in one go, so a checkpoint has
+//!   all of it or nothing.
+//! * [D2] A dropped or cleared tree's pages are freed step by step afterwards. Until the last is free a 'd'
+//!   record names what is left, and opening the database goes on with it.
+//! * [D3] Lock order: `definitions`, gate, `lengths`. A checkpoint takes `lengths` alone, with the gate
+//!   closed.
 
 mod records;
 mod registry;
@@ -25,7 +28,7 @@ use crate::pool::Pool;
 use latchkv_latch::primitives::{AtomicU32, Ordering};
 use records::Record;
 use registry::Registry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Greatest name, in bytes of UTF-8.
@@ -43,6 +46,9 @@ pub(crate) struct Catalog {
     /// Length of each tree whose core is not in the registry; as of the checkpoint that was opened.
     lengths: Mutex<BTreeMap<TreeId, u64>>,
     definitions: Mutex<()>,
+    /// Trees that a crash or a full disk left half taken apart; as of the checkpoint that was opened. Drops
+    /// of this process finish on their own and are never among them.
+    interrupted: Mutex<Vec<(TreeId, PageId)>>,
 }
 
 impl Catalog {
@@ -58,14 +64,24 @@ impl Catalog {
             Btree::format_root(root.page(), root.page_id(), TreeId::CATALOG);
         }
         let length = lengths.remove(&TreeId::CATALOG).unwrap_or(0);
-        Ok(Catalog {
+        let catalog = Catalog {
             core: TreeCore::new(TreeId::CATALOG, PageId::CATALOG, length),
             present,
             registry: Registry::new(),
             next_tree: AtomicU32::new(store.next_tree().0.max(1)),
             lengths: Mutex::new(lengths),
             definitions: Mutex::new(()),
-        })
+            interrupted: Mutex::new(Vec::new()),
+        };
+        // Before anybody writes. A damaged catalog still opens: what can be read of it can be read.
+        if let Ok(interrupted) = catalog.dropping(pool) {
+            *catalog.interrupted() = interrupted;
+        }
+        Ok(catalog)
+    }
+
+    fn interrupted(&self) -> MutexGuard<'_, Vec<(TreeId, PageId)>> {
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tree<'p>(&'p self, pool: &'p Pool) -> Btree<'p> {
@@ -99,12 +115,9 @@ impl Catalog {
     }
 
     fn damaged(&self, pool: &Pool) -> Error {
-        let store = pool.store();
-        let mut error = store.corrupt(PageId::CATALOG, "catalog record", "id and root".into(), String::new());
-        if let Error::Corrupt(corruption) = &mut error {
-            corruption.tree = Some(TreeId::CATALOG);
-        }
-        error
+        let expected = "id and root".to_owned();
+        let error = pool.store().corrupt(PageId::CATALOG, "catalog record", expected, String::new());
+        error.in_tree(TreeId::CATALOG)
     }
 
     /// The tree of that name, if there is one.
@@ -220,7 +233,8 @@ impl Catalog {
             let _inside = pool.gate().enter();
             let tree = self.within_gate(pool);
             tree.put(&records::dropping_key(core.root), &core.id.0.to_le_bytes())?;
-            // If this fails the 'd' record stays beside the name, and `finish_drops` knows what that means.
+            // If this fails the 'd' record stays beside the name, and the next opening knows what that
+            // means.
             tree.delete(&records::name_key(name))?;
             self.registry.remove(name);
             core.set_dropped();
@@ -233,7 +247,10 @@ impl Catalog {
     /// Removes every record of a tree. Handles stay good.
     pub(crate) fn clear(&self, pool: &Pool, core: &TreeCore) -> Result<()> {
         let definitions = self.define();
-        // A page to move the content to, named by a record before anything moves: an empty tree of its own so far.
+        // Dropped since the caller looked: the root's page id may be another tree's by now.
+        Btree::new(pool, core).check_alive()?;
+        // A page to move the content to, named by a record before anything moves: an empty tree of its own so
+        // far.
         let moved = {
             let _inside = pool.gate().enter();
             let mut reservation = pool.reserve(1)?;
@@ -275,20 +292,21 @@ impl Catalog {
         Ok(())
     }
 
-    /// Goes on with the drops that a crash or a full disk interrupted.
-    pub(crate) fn finish_drops(&self, pool: &Pool) -> Result<()> {
-        let mut named = HashSet::new();
-        records::each_name(self.tree(pool), |_, record| {
-            named.insert(record.root);
-        })?;
-        for (tree, root) in self.dropping(pool)? {
-            if named.contains(&root) {
-                self.tree(pool).delete(&records::dropping_key(root))?;
-            } else {
-                self.finish_drop(pool, tree, root)?;
-            }
+    /// Goes on with one of the drops that were interrupted before the database was opened. False: none is left.
+    /// One that fails is left for the next opening.
+    pub(crate) fn finish_interrupted_drop(&self, pool: &Pool) -> Result<bool> {
+        let Some((tree, root)) = self.interrupted().pop() else { return Ok(false) };
+        let definitions = self.define();
+        let mut named = false;
+        records::each_name(self.tree(pool), |_, record| named |= record.root == root)?;
+        if named {
+            // The drop failed before the name was gone: the tree lives.
+            self.tree(pool).delete(&records::dropping_key(root))?;
+        } else {
+            drop(definitions);
+            self.finish_drop(pool, tree, root)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The trees that are being taken apart.

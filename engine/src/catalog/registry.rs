@@ -1,10 +1,11 @@
 //! The trees whose cores are in memory, by name, read without a lock.
 //!
-//! An immutable map behind an epoch-protected pointer (crossbeam-epoch): readers pin, look, and clone the `Arc`; a writer
-//! copies the map, swaps the pointer, and leaves the old map to be freed once every reader of then has unpinned.
+//! An immutable map behind an epoch-protected pointer (crossbeam-epoch): readers pin, look, and clone the
+//! `Arc`; a writer copies the map, swaps the pointer, and leaves the old map to be freed once every reader of
+//! then has unpinned.
 //!
-//! * [R1] The pointer is never null and is replaced only by a thread that excludes all other writers (the catalog's
-//!   `definitions`), so a copy is never based on an old map.
+//! * [R1] The pointer is never null and is replaced only by a thread that excludes all other writers (the
+//!   catalog's `definitions`), so a copy is never based on an old map.
 
 use crate::btree::TreeCore;
 use crossbeam_epoch::{Atomic, Guard, Owned};
@@ -59,7 +60,8 @@ impl Registry {
         change(&mut map);
         // Release: pairs with the Acquire of `map`.
         let old = self.0.swap(Owned::new(map), Ordering::Release, &guard);
-        // SAFETY: the swap made `old` unreachable for whoever pins from now on, and by [R1] it is ours alone to free.
+        // SAFETY: the swap made `old` unreachable for whoever pins from now on, and by [R1] it is ours alone
+        // to free.
         unsafe { guard.defer_destroy(old) };
     }
 }

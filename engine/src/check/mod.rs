@@ -4,8 +4,8 @@
 //!
 //! 1. page map, block allocator and superblocks against each other;
 //! 2. every page on disk against its checksum;
-//! 3. every tree from its root: each page well formed, one level below its parent, of its tree, its fences those that the parent
-//!    says; large values readable; the number of records as counted;
+//! 3. every tree from its root: each page well formed, one level below its parent, of its tree, its fences
+//!    those that the parent says; large values readable; the number of records as counted;
 //! 4. every page reached exactly once, and no page left over.
 //!
 //! Damage is collected, not returned as an error, so that one bad page does not hide the next.
@@ -84,13 +84,11 @@ fn run_alone(
 ) -> Result<CheckReport> {
     let store = pool.store();
     let mut report = CheckReport::default();
-    let (trees, unreadable) = match trees {
-        Ok(trees) => (trees, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
+    let trees = trees.unwrap_or_else(|error| {
+        report.problem(error);
+        Vec::new()
+    });
     let closed = pool.gate().close();
-    report.problems.extend(unreadable);
-    report.problem_count = report.problems.len() as u64;
     for error in store.audit() {
         report.problem(error);
     }
@@ -122,6 +120,7 @@ fn run_alone(
             walk.tree(core.id, core.root, Some(core.lengths.sum()));
         }
     }
+    // An error of this is damage of the catalog tree, which was walked already.
     if let Ok(dropping) = catalog.dropping(pool) {
         let named: Vec<PageId> = trees.iter().map(|(_, core)| core.root).collect();
         for (tree, root) in dropping {

@@ -1,15 +1,18 @@
 //! Walking trees, page by page, with the gate closed.
 //!
-//! Pages are copied out at one version each; with writers kept out only eviction moves them. The stack holds what is still to
-//! visit, so depth and memory are bounded by the levels and widths of pages, and a page reached twice is not entered twice: no
-//! damaged file leads it in a circle.
+//! Pages are copied out at one version each; with writers kept out only eviction moves them. The stack holds
+//! what is still to visit, so it is bounded by the levels and widths of pages; the set of pages reached takes
+//! some 16 bytes a page. A page reached twice is not entered twice: no damaged file leads the walk in a
+//! circle.
+//!
+//! Tested through `Db::check`, by `engine/tests/damage.rs`.
 
 use super::CheckReport;
-use crate::error::{Corruption, Error};
+use crate::error::Result;
 use crate::id::{PageId, TreeId};
 use crate::node::{Kind, LeafPayload, Page, bytes_of};
 use crate::pool::Pool;
-use latchkv_latch::primitives::{AtomicU64, Ordering};
+use latchkv_latch::primitives::AtomicU64;
 use std::collections::HashSet;
 
 /// A page to visit, and what its parent says of it. A detached tree's pages are visited without such claims.
@@ -41,11 +44,8 @@ impl<'a> Walk<'a> {
     }
 
     fn wrong(&mut self, tree: TreeId, page: PageId, what: &'static str, expected: String, got: String) {
-        let store = self.pool.store();
-        let offset = store.placement(page).map(|placement| placement.block.offset());
-        let file = store.path().to_owned();
-        let tree = Some(tree);
-        self.report.problem(Corruption { file, offset, page: Some(page), tree, what, expected, got }.into());
+        let error = self.pool.store().corrupt(page, what, expected, got);
+        self.report.problem(error.in_tree(tree));
     }
 
     /// Walks a tree from its root.
@@ -63,7 +63,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks what is left of a tree that is being taken apart. Its fences have gaps, and its records do not count.
+    /// Walks what is left of a tree that is being taken apart. Its fences have gaps, and its records do not
+    /// count.
     pub(super) fn detached(&mut self, tree: TreeId, root: PageId) {
         let records = self.report.records;
         self.visit_all(tree, Visit { page: root, level: None, fences: None });
@@ -93,13 +94,13 @@ impl<'a> Walk<'a> {
     fn visit_all(&mut self, tree: TreeId, root: Visit) {
         let mut stack = vec![root];
         while let Some(visit) = stack.pop() {
-            if !self.enter(tree, visit.page) {
+            if !self.reach(tree, visit.page) {
                 continue;
             }
             let copy = std::mem::take(&mut self.copy);
             match self.copy_page(visit.page, &copy) {
                 Ok(()) => self.look(tree, &visit, Page::new(&copy), &mut stack),
-                Err(error) => self.report.problem(in_tree(error, tree)),
+                Err(error) => self.report.problem(error.in_tree(tree)),
             }
             self.copy = copy;
             (self.tick)(1);
@@ -107,7 +108,7 @@ impl<'a> Walk<'a> {
     }
 
     /// False: the page was reached before.
-    fn enter(&mut self, tree: TreeId, page: PageId) -> bool {
+    fn reach(&mut self, tree: TreeId, page: PageId) -> bool {
         self.report.pages += 1;
         let first = self.reached.insert(page);
         if !first {
@@ -116,7 +117,7 @@ impl<'a> Walk<'a> {
         first
     }
 
-    fn copy_page(&self, page: PageId, copy: &[AtomicU64]) -> Result<(), Error> {
+    fn copy_page(&self, page: PageId, copy: &[AtomicU64]) -> Result<()> {
         loop {
             let (frame, version) = self.pool.reach(page)?;
             self.pool.page(frame).copy_words(copy);
@@ -163,7 +164,7 @@ impl<'a> Walk<'a> {
             let mut name = Vec::new();
             let start = page.copy_payload(record, &mut name);
             let Some((extent, len)) = LeafPayload::extent_of(&bytes_of(&name)[start..]) else { continue };
-            if !self.enter(tree, extent) {
+            if !self.reach(tree, extent) {
                 continue;
             }
             (self.tick)(1);
@@ -196,25 +197,5 @@ fn push_children(
             level: (!detached).then(|| page.level().wrapping_sub(1)),
             fences: (!detached).then(|| (low.clone(), high.cloned())),
         });
-    }
-}
-
-fn in_tree(error: Error, tree: TreeId) -> Error {
-    match error {
-        Error::Corrupt(mut corruption) => {
-            corruption.tree.get_or_insert(tree);
-            Error::Corrupt(corruption)
-        }
-        other => other,
-    }
-}
-
-impl Page<'_> {
-    /// Copies every word; torn unless the caller validates.
-    fn copy_words(self, target: &[AtomicU64]) {
-        for (at, word) in target.iter().enumerate() {
-            // Relaxed: R2; the copy is private.
-            word.store(self.word(at), Ordering::Relaxed);
-        }
     }
 }

@@ -6,13 +6,13 @@
 //!   [ block 0      ][ block 1      ] ...                [ block n-1 ]
 //! ```
 //!
-//! Not a growable vector: the length is fixed when it is made. The memory is zeroed once, then only ever holds
-//! what was written to it, so it can be read as bytes and as words alike.
+//! Not a growable vector: the length is fixed when it is made. The memory is zeroed once, then only ever
+//! holds what was written to it, so it can be read as bytes and as words alike.
 //!
 //! # Invariants
 //!
-//! - \[A1\] `blocks` holds at least `len_bytes` bytes, contiguous, initialised, at an address that is a multiple of
-//!   [`BLOCK_BYTES`].
+//! - \[A1\] `blocks` holds at least `len_bytes` bytes, contiguous, initialised, at an address that is a
+//!   multiple of [`BLOCK_BYTES`].
 //! - \[A2\] `len_bytes` is a multiple of 8, so the words cover exactly the bytes.
 //!
 //! Tested below.
@@ -29,8 +29,8 @@ struct Block([u8; BLOCK_BYTES]);
 
 const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
 
-/// A buffer at an address that is a multiple of [`BLOCK_BYTES`], with a length that is a multiple of 8. Reads as
-/// bytes (by `Deref`) and as words.
+/// A buffer at an address that is a multiple of [`BLOCK_BYTES`], with a length that is a multiple of 8. Reads
+/// as bytes (by `Deref`) and as words.
 #[derive(Clone, Default)]
 pub struct AlignedBuf {
     blocks: Vec<Block>,
@@ -40,7 +40,8 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// A zeroed buffer of `bytes` bytes, rounded up to a multiple of 8.
     ///
-    /// Aborts when memory is short, as `Vec` does; use [`AlignedBuf::try_new`] for sizes that come from outside.
+    /// Aborts when memory is short, as `Vec` does; use [`AlignedBuf::try_new`] for sizes that come from
+    /// outside.
     pub fn new(bytes: usize) -> AlignedBuf {
         let blocks = vec![Block([0; BLOCK_BYTES]); bytes.div_ceil(BLOCK_BYTES)];
         AlignedBuf {
@@ -67,8 +68,8 @@ impl AlignedBuf {
 
     /// The buffer as words in native byte order.
     pub fn as_words(&self) -> &[u64] {
-        // SAFETY: [A1] gives initialised memory aligned for u64; [A2] makes the length exact; the shared borrow of
-        // self keeps it from being written.
+        // SAFETY: [A1] gives initialised memory aligned for u64; [A2] makes the length exact; the shared
+        // borrow of self keeps it from being written.
         unsafe { std::slice::from_raw_parts(self.blocks.as_ptr().cast(), self.len_bytes / 8) }
     }
 
@@ -85,14 +86,16 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: [A1] gives `len_bytes` initialised bytes; the shared borrow of self keeps them from being written.
+        // SAFETY: [A1] gives `len_bytes` initialised bytes; the shared borrow of self keeps them from being
+        // written.
         unsafe { std::slice::from_raw_parts(self.blocks.as_ptr().cast(), self.len_bytes) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: [A1] gives `len_bytes` initialised bytes; the unique borrow of self is the only way to them.
+        // SAFETY: [A1] gives `len_bytes` initialised bytes; the unique borrow of self is the only way to
+        // them.
         unsafe { std::slice::from_raw_parts_mut(self.blocks.as_mut_ptr().cast(), self.len_bytes) }
     }
 }

@@ -11,19 +11,22 @@
 //!
 //! # Rules
 //!
-//! - \[D1\] A write covers whole blocks: offset and length are multiples of [`BLOCK_BYTES`]. A backend refuses
-//!   anything else with [`io::ErrorKind::InvalidInput`] and writes nothing of that call.
-//! - \[D2\] The bytes of a write should lie at an address that is a multiple of [`BLOCK_BYTES`], as those of an
-//!   [`AlignedBuf`](super::AlignedBuf) do. Where the backend needs that and it is not so, it copies first.
-//! - \[D3\] A read may have any offset, length and address. It is exact: all of the buffer or an error. Past the end
-//!   of the file that is [`io::ErrorKind::UnexpectedEof`].
+//! - \[D1\] A write covers whole blocks: offset and length are multiples of [`BLOCK_BYTES`]. A backend
+//!   refuses anything else with [`io::ErrorKind::InvalidInput`] and writes nothing of that call.
+//! - \[D2\] The bytes of a write should lie at an address that is a multiple of [`BLOCK_BYTES`], as those of
+//!   an [`AlignedBuf`](super::AlignedBuf) do. Where the backend needs that and it is not so, it copies first.
+//! - \[D3\] A read may have any offset, length and address. It is exact: all of the buffer or an error. Past
+//!   the end of the file that is [`io::ErrorKind::UnexpectedEof`].
 //! - \[D4\] Short transfers and interrupted calls are completed in the backend and never seen outside.
-//! - \[D5\] A write that failed may have left any part of itself in the blocks it names, and nothing elsewhere. A full
-//!   disk stays visible as [`io::ErrorKind::StorageFull`] (or [`io::ErrorKind::QuotaExceeded`]).
-//! - \[D6\] [`Disk::sync`] covers the writes and length changes that returned before it was called. **A failed sync is
-//!   not retried**, here or by the caller: the kernel may have dropped the dirty pages and would report success.
-//! - \[D7\] Calls may come from many threads at once. The caller sees to it that no block is written by two of them,
-//!   or written while it is read; otherwise the bytes are unspecified, and memory safety still holds.
+//! - \[D5\] A write that failed may have left any part of itself in the blocks it names, and nothing
+//!   elsewhere. A full disk stays visible as [`io::ErrorKind::StorageFull`] (or
+//!   [`io::ErrorKind::QuotaExceeded`]).
+//! - \[D6\] [`Disk::sync`] covers the writes and length changes that returned before it was called. **A
+//!   failed sync is not retried**, here or by the caller: the kernel may have dropped the dirty pages and
+//!   would report success.
+//! - \[D7\] Calls may come from many threads at once. The caller sees to it that no block is written by two
+//!   of them, or written while it is read; otherwise the bytes are unspecified, and memory safety still
+//!   holds.
 //!
 //! Tested by one shared function that every backend passes (`io::tests`).
 
@@ -73,11 +76,12 @@ pub trait Disk: Send + Sync + Debug {
     /// Fills `buf` from byte `offset` on (\[D3\]).
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffer does; whatever the system reports.
+    /// [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffer does; whatever the system
+    /// reports.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Writes the batch, in any order, and returns when all of it is written; nothing of it is durable before the
-    /// next [`Disk::sync`]. A write past the end makes the file longer. An empty batch does nothing.
+    /// Writes the batch, in any order, and returns when all of it is written; nothing of it is durable before
+    /// the next [`Disk::sync`]. A write past the end makes the file longer. An empty batch does nothing.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] by \[D1\]; the first failure that was met otherwise (\[D5\]).

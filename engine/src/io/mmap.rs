@@ -5,19 +5,20 @@
 //!   mapped         read-only            not yet               mapped again when it grew
 //! ```
 //!
-//! Useful where the data are in the page cache: a read is a copy. Pages are never used in place, so frames, checksums
-//! and eviction are the same as with every other backend.
+//! Useful where the data are in the page cache: a read is a copy. Pages are never used in place, so frames,
+//! checksums and eviction are the same as with every other backend.
 //!
 //! # Signals
 //!
-//! A mapping turns an unreadable sector, a file cut by somebody else or an unbacked hole into `SIGBUS`. So each
-//! range is made present by `MADV_POPULATE_READ` (Linux 5.14) before it is touched, which gives an error instead; then
-//! `pread` is asked, which says what is wrong. A kernel without it is refused at open.
+//! A mapping turns an unreadable sector, a file cut by somebody else or an unbacked hole into `SIGBUS`. So
+//! each range is made present by `MADV_POPULATE_READ` (Linux 5.14) before it is touched, which gives an error
+//! instead; then `pread` is asked, which says what is wrong. A kernel without it is refused at open.
 //!
 //! # Memory
 //!
-//! Mapped pages that were read count as resident memory of the process. After every 16 MiB copied, the windows
-//! read since then are told `MADV_DONTNEED`, which drops them from the process and leaves them in the page cache.
+//! Mapped pages that were read count as resident memory of the process. After every 16 MiB copied, the
+//! windows read since then are told `MADV_DONTNEED`, which drops them from the process and leaves them in the
+//! page cache.
 //!
 //! # Invariants
 //!
@@ -102,10 +103,10 @@ impl MmapDisk {
                 if populate(&window.map, start, out.len()).is_err() {
                     return self.file.read_exact_at(out, offset);
                 }
-                // SAFETY: start < end <= the length of the mapping.
+                // SAFETY: start < end <= the length of the mapping, which [P1] makes memory of ours.
                 let from = unsafe { window.map.as_ptr().add(start) };
-                // SAFETY: the source is mapped and within the file [P1], the target is a unique borrow, and they
-                // cannot overlap. No reference to the source is formed [P2].
+                // SAFETY: the source is mapped and within the file [P1], the target is a unique borrow, and
+                // they cannot overlap. No reference to the source is formed [P2].
                 unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
                 return Ok(());
             }
@@ -130,7 +131,8 @@ impl MmapDisk {
         if windows.len() <= index {
             windows.resize_with(index + 1, || None);
         }
-        // SAFETY: nothing forms a reference into the mapping [P2], so it does not matter that the bytes change.
+        // SAFETY: nothing forms a reference into the mapping [P2], so it does not matter that the bytes
+        // change.
         let map = unsafe { MmapOptions::new().offset(start).len(len).map(&self.file) }?;
         windows[index] = Some(Window {
             map,

@@ -14,8 +14,8 @@
 //!
 //! # Choosing
 //!
-//! [`open_disk`] never refuses a file because a backend is missing: containers refuse io_uring (`EPERM`, `ENOSYS`),
-//! some file systems refuse `O_DIRECT` (`EINVAL`). It takes the next one and says so once, in
+//! [`open_disk`] never refuses a file because a backend is missing: containers refuse io_uring (`EPERM`,
+//! `ENOSYS`), some file systems refuse `O_DIRECT` (`EINVAL`). It takes the next one and says so once, in
 //! [`BackendReport::note`]. Alignment: \[D1\] and \[D2\]; failures: \[D5\] and \[D6\], in [`disk`].
 
 mod aligned;

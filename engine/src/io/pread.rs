@@ -88,7 +88,8 @@ pub(super) fn write_buffered(file: &File, writes: &[Write<'_>]) -> io::Result<()
     Ok(())
 }
 
-/// Writes buffers that follow each other in the file: one `pwritev`, and the rest one by one if it came out short.
+/// Writes buffers that follow each other in the file: one `pwritev`, and the rest one by one if it came out
+/// short.
 fn write_joined(file: &File, joined: &[&Write<'_>]) -> io::Result<()> {
     let mut done = match joined {
         [] => return Ok(()),
@@ -115,8 +116,8 @@ fn writev_once(file: &File, offset: u64, joined: &[&Write<'_>]) -> io::Result<us
             iov_len: write.bytes.len(),
         })
         .collect();
-    // SAFETY: each vector names the bytes of a slice borrowed for this call, and pwritev only reads them; there are
-    // at most JOINED_MAX of them, which fits a c_int.
+    // SAFETY: each vector names the bytes of a slice borrowed for this call, and pwritev only reads them;
+    // there are at most JOINED_MAX of them, which fits a c_int.
     let written = unsafe {
         libc::pwritev64(
             file.as_raw_fd(),

@@ -1,8 +1,9 @@
 //! What this file and this system can do: `O_DIRECT`, and whether the file lies across a network.
 //!
-//! `O_DIRECT` is switched on the open file and not by opening it again by name: a name may lead to another file by
-//! now. That it was accepted says little: a file system may refuse single transfers, or a device may want more
-//! alignment than [`BLOCK_BYTES`]. So one block is read, and a caller that meets `EINVAL` later switches it off.
+//! `O_DIRECT` is switched on the open file and not by opening it again by name: a name may lead to another
+//! file by now. That it was accepted says little: a file system may refuse single transfers, or a device may
+//! want more alignment than [`BLOCK_BYTES`]. So one block is read, and a caller that meets `EINVAL` later
+//! switches it off.
 //!
 //! Tested by `io::tests`, on tmpfs and on a disk.
 
@@ -13,8 +14,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Reads until `buf` is full or the file ends; how much was read. `granule` is 1, or [`BLOCK_BYTES`] for a
-/// file in direct mode, where all of offset, length and address are multiples of it: after a short transfer it goes
-/// on at a whole granule.
+/// file in direct mode, where all of offset, length and address are multiples of it: after a short transfer
+/// it goes on at a whole granule.
 pub(super) fn read_to_end(
     file: &File,
     offset: u64,

@@ -5,16 +5,16 @@
 //!                           at most DEPTH of these
 //! ```
 //!
-//! The file is registered with the ring, which saves its look-up in every transfer. The memory is the caller's
-//! own: no buffers are registered, and the kernel pins the pages of each transfer while it lasts.
+//! The file is registered with the ring, which saves its look-up in every transfer. The memory is the
+//! caller's own: no buffers are registered, and the kernel pins the pages of each transfer while it lasts.
 //!
 //! # Invariants
 //!
-//! - \[U1\] When `run` returns, the kernel has no transfer in flight and will start none of those that were pushed:
-//!   so the memory of the parts is used during the call only. Nothing between the first push and
-//!   the return can panic or return early.
-//! - \[U2\] A ring that could not be entered is `broken`: the entries left in its queue are never submitted, because
-//!   `run` refuses it from then on.
+//! - \[U1\] When `run` returns, the kernel has no transfer in flight and will start none of those that were
+//!   pushed: so the memory of the parts is used during the call only. Nothing between the first push and the
+//!   return can panic or return early.
+//! - \[U2\] A ring that could not be entered is `broken`: the entries left in its queue are never submitted,
+//!   because `run` refuses it from then on.
 //! - \[U3\] At most `DEPTH` transfers are pushed and not completed, so neither queue overflows.
 //!
 //! Tested by `io::tests` through the disk above it.
@@ -173,8 +173,8 @@ impl Ring {
         unsafe { self.uring.submission().push(&entry.user_data(tag)) }.is_ok()
     }
 
-    /// Submits what is queued and waits for completions. An error says that what is still queued never will be
-    /// submitted \[U2\]; it is given once, and later calls only wait.
+    /// Submits what is queued and waits for completions. An error says that what is still queued never will
+    /// be submitted \[U2\]; it is given once, and later calls only wait.
     fn enter(&mut self, wanted: usize) -> io::Result<()> {
         if self.broken {
             const GETEVENTS: u32 = 1;
@@ -185,8 +185,8 @@ impl Ring {
                     .enter::<libc::sigset_t>(0, 1, GETEVENTS, None)
             };
             if waited.is_err() {
-                // Completions are posted on any return from the kernel, so a nap gathers them as well. This ends
-                // when the device does, as a plain read would.
+                // Completions are posted on any return from the kernel, so a nap gathers them as well. This
+                // ends when the device does, as a plain read would.
                 thread::sleep(Duration::from_millis(1));
             }
             return Ok(());

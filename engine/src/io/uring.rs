@@ -6,15 +6,15 @@
 //!   sync         -> fdatasync
 //! ```
 //!
-//! Several rings, so that threads do not queue for one: a thread takes the first that is free, starting from its
-//! own index. A reader never waits for a ring.
+//! Several rings, so that threads do not queue for one: a thread takes the first that is free, starting from
+//! its own index. A reader never waits for a ring.
 //!
 //! # Direct mode
 //!
-//! With `O_DIRECT` every transfer has offset, length and address in multiples of [`BLOCK_BYTES`]. Reads that do not
-//! are widened and copied; writes always have the first two \[D1\], and are copied if only the address is odd \[D2\].
-//! A transfer that is refused with `EINVAL` (a device with larger sectors, a file system that changed its mind)
-//! switches the file to buffered mode for good and is done again; the report says so.
+//! With `O_DIRECT` every transfer has offset, length and address in multiples of [`BLOCK_BYTES`]. Reads that
+//! do not are widened and copied; writes always have the first two \[D1\], and are copied if only the address
+//! is odd \[D2\]. A transfer that is refused with `EINVAL` (a device with larger sectors, a file system that
+//! changed its mind) switches the file to buffered mode for good and is done again; the report says so.
 //!
 //! # Orderings
 //!
@@ -30,7 +30,7 @@ use super::pread::write_buffered;
 use super::probe;
 use super::ring::{Direction, Part, Ring};
 use crate::id::BLOCK_BYTES;
-use latchkv_latch::thread_index::thread_index;
+use latchkv_latch::thread_index;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;

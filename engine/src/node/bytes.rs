@@ -1,7 +1,10 @@
 //! Byte strings kept in words: compare, copy out, copy in.
 //!
-//! Byte `i` of a string is byte `i % 8`, counted from the low end, of word `i / 8`. On a little-endian machine that is
-//! the memory order. Each routine is checked against a naive one in `tests.rs`.
+//! Byte `i` of a string is byte `i % 8`, counted from the low end, of word `i / 8`. On a little-endian
+//! machine that is the memory order. Each routine is checked against a naive one in `tests.rs`.
+//!
+//! * [Y1] A slice of `u64` is initialised memory of 8 bytes an element, and any of it is a valid, aligned
+//!   `u8`.
 
 use super::Page;
 use std::cmp::Ordering;
@@ -19,8 +22,7 @@ pub(crate) fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
 
 /// The bytes of `words`, whose values are in the machine's own order after `to_le`.
 pub(crate) fn bytes_of(words: &[u64]) -> &[u8] {
-    // SAFETY: a slice of u64 is valid, initialised memory of 8 bytes an element, and u8 has no alignment
-    // or validity demands; the borrow is carried over.
+    // SAFETY: [Y1]; the borrow is carried over.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) }
 }
 
@@ -81,14 +83,13 @@ impl Page<'_> {
     #[inline]
     pub(super) fn append_bytes(self, at: usize, skip: usize, len: usize, out: &mut Vec<u8>) {
         let start = out.len();
-        let mut at = at + skip / 8;
+        let first = at + skip / 8;
         let skip = skip % 8;
         // Whole words go in, skipped bytes first; the surplus comes off both ends.
         let words = words_for(skip + len);
         out.resize(start + words * 8, 0);
-        for chunk in out[start..].chunks_exact_mut(8) {
+        for (at, chunk) in (first..).zip(out[start..].chunks_exact_mut(8)) {
             chunk.copy_from_slice(&self.load(at).to_le_bytes());
-            at += 1;
         }
         if skip > 0 {
             out.copy_within(start + skip..start + skip + len, start);

@@ -1,8 +1,8 @@
 //! Changing a page. The caller holds the frame's X latch.
 //!
-//! An edit either fits and is done, or changes nothing and says so; the caller then splits. Cells are
-//! written downwards; a removed cell leaves `frag` words behind, gathered by [`Page::compact`] when a new cell
-//! would fit without them.
+//! An edit either fits and is done, or changes nothing and says so; the caller then splits. Cells are written
+//! downwards; a removed cell leaves `frag` words behind, gathered by [`Page::compact`] when a new cell would
+//! fit without them.
 
 use super::bytes::head_of;
 use super::{
@@ -188,9 +188,9 @@ impl Page<'_> {
         1 + words_for(slot.tail_len() + payload)
     }
 
-    /// Room for a cell of `words` words, without a slot if `slot` is false: makes the hole large enough.
-    fn make_room(self, words: usize, slot: bool) -> bool {
-        let need = words + usize::from(slot);
+    /// Makes the hole large enough for a slot and a cell of `words` words. False: it cannot be.
+    fn make_room(self, words: usize) -> bool {
+        let need = 1 + words;
         let hole = self.data_off().saturating_sub(SLOTS_AT + self.count());
         if need <= hole {
             return true;
@@ -278,7 +278,7 @@ impl Page<'_> {
     }
 
     /// The key behind the prefix, split into slot and cell parts. `None`: the key is not of this page.
-    fn split_key<'k>(self, key: &'k [u8]) -> Option<(u32, usize, &'k [u8])> {
+    fn split_key(self, key: &[u8]) -> Option<(u32, usize, &[u8])> {
         let prefix = self.prefix_len();
         let klen = key.len().checked_sub(prefix)?;
         let tail = key.get(prefix + 4..).unwrap_or(&[]);
@@ -309,7 +309,7 @@ impl Page<'_> {
 
     pub(super) fn insert_raw_record(self, at: usize, key: &[u8], meta: RecordMeta, bytes: &[u8]) -> bool {
         let Some((head, klen, tail)) = self.split_key(key) else { return false };
-        if !self.make_room(1 + words_for(tail.len() + bytes.len()), true) {
+        if !self.make_room(1 + words_for(tail.len() + bytes.len())) {
             return false;
         }
         let cell = self.write_cell(meta.0, tail, bytes);
@@ -398,7 +398,7 @@ impl Page<'_> {
 
     pub(super) fn insert_child_unsampled(self, at: usize, key: &[u8], child: ChildWord) -> bool {
         let Some((head, klen, tail)) = self.split_key(key) else { return false };
-        if !self.make_room(1 + words_for(tail.len()), true) {
+        if !self.make_room(1 + words_for(tail.len())) {
             return false;
         }
         let cell = self.write_cell(child.0, tail, &[]);

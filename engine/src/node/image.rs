@@ -1,7 +1,7 @@
 //! A page on its way to disk and back.
 //!
-//! An image leaves out the hole between slots and cells and is rounded up to whole blocks, so that a half-full
-//! page takes half the room. It holds no frame hints.
+//! An image leaves out the hole between slots and cells and is rounded up to whole blocks, so that a
+//! half-full page takes half the room. It holds no frame hints.
 //!
 //! ```text
 //! [ header and slots ][ cells and fences ][ zeros to the end of the block ]
@@ -55,8 +55,9 @@ pub(crate) fn encode(page: Page<'_>, out: &mut [u64]) -> usize {
     bytes
 }
 
-/// Fills `page` from `image` (little-endian words, as [`encode`] wrote them) and lets it in only if it is well formed
-/// and says that it is page `expect`. The caller holds X; after a fault the page's content is anything.
+/// Fills `page` from `image` (little-endian words, as [`encode`] wrote them) and lets it in only if it is
+/// well formed and says that it is page `expect`. The caller holds X; after a fault the page's content is
+/// anything.
 pub(crate) fn decode(image: &[u64], page: Page<'_>, expect: PageId) -> Result<(), Fault> {
     let end = page.len_words();
     let word = |at: usize| image.get(at).map_or(0, |word| u64::from_le(*word));

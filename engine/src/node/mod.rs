@@ -1,8 +1,8 @@
 //! The bytes of one tree page, as 64-bit words.
 //!
-//! This layer knows no frames, no latches and no disk: it reads and edits a slice of atomic words. The
-//! caller holds the frame's X latch to edit; a reader may hold nothing, see any bytes at all, and finds
-//! out afterwards by validating the latch. So
+//! This layer knows no latches and no disk, and of frames only the hint in a child word: it reads and edits a
+//! slice of atomic words. The caller holds the frame's X latch to edit; a reader may hold nothing, see any
+//! bytes at all, and finds out afterwards by validating the latch. So
 //!
 //! * [N1] every access is one whole word, Relaxed (R2 and W1/W2 of the ordering law carry the edges);
 //! * [N2] nothing read is used as an offset, length or index before it was checked against the slice, and
@@ -34,10 +34,10 @@
 //! inner cell  [ child word: hint : 24 | page : 40 ]                 key tail
 //! ```
 //!
-//! `prefix` bytes shared by both fences are shared by every key and kept nowhere else. The next four bytes
-//! of a key are its *head*, big-endian and padded with zeros, in the slot; what follows is the *tail*, in
-//! the cell. `klen` counts head and tail. An inner slot's child holds the keys below its separator; the
-//! upper child holds the rest.
+//! `prefix` bytes shared by both fences are shared by every key and kept nowhere else. The next four bytes of
+//! a key are its *head*, big-endian and padded with zeros, in the slot; what follows is the *tail*, in the
+//! cell. Lsns are 0 and no record is a tombstone until there is a log. `klen` counts head and tail. An inner
+//! slot's child holds the keys below its separator; the upper child holds the rest.
 //!
 //! # How it is tested
 //!
@@ -58,9 +58,11 @@ mod verify;
 pub(crate) use bytes::{bytes_of, common_prefix_bytes, words_for};
 pub(crate) use edit::{LeafPayload, RecordMeta};
 pub(crate) use search::{Found, KeyFront};
-pub(crate) use split::{SplitPoint, choose_inner, choose_leaf, merge, merge_fits, split_off};
+pub(crate) use split::{
+    SplitPoint, choose_inner, choose_leaf, merge, merge_fits, shortest_separator, split_off,
+};
 
-use crate::id::{FrameId, PageId, TreeId};
+use crate::id::{FrameId, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PageId, TreeId};
 use latchkv_latch::primitives::{AtomicU64, Ordering};
 
 /// First slot word.
@@ -75,11 +77,6 @@ const UPPER_AT: usize = 5;
 const HINTS_FROM: usize = 2 * HINTS;
 /// There is an upper fence.
 const FLAG_UPPER: u16 = 1;
-
-/// Smallest page, in bytes.
-pub(crate) const PAGE_BYTES_MIN: usize = 4 << 10;
-/// Greatest page, in bytes.
-pub(crate) const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Greatest key of a page size, in bytes. With [`cell_bytes_max`] it lets every page hold its two fences
 /// and at least two cells, so that a full page can always be split.
@@ -100,7 +97,6 @@ const _: () = {
         assert!(SLOTS_AT * 8 + fences + 2 * (cell_bytes_max(page) + 8) <= page);
         assert!(8 + key_bytes_max(page) + 16 <= cell_bytes_max(page));
         // Value lengths have 14 bits.
-        assert!(cell_bytes_max(page) - 8 < 1 << 14 || page == PAGE_BYTES_MAX);
         assert!(cell_bytes_max(page) - 8 < (1 << 14));
         page *= 2;
     }
@@ -222,9 +218,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Word `at`, for a copier; 0 outside the page.
-    pub(crate) fn word(self, at: usize) -> u64 {
-        self.load(at)
+    /// Copies every word into `target`, which is the caller's alone; torn unless the caller validates.
+    pub(crate) fn copy_words(self, target: &[AtomicU64]) {
+        for (at, word) in target.iter().enumerate() {
+            // Relaxed: nobody else sees the copy.
+            word.store(self.load(at), Ordering::Relaxed);
+        }
     }
 
     fn field16(self, at: usize, shift: u32) -> usize {

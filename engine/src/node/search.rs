@@ -1,8 +1,9 @@
 //! Finding a key in a page, and reading what is there.
 //!
-//! Sampled heads narrow the range to a line or two of slots, a branch-free binary search over heads finds
-//! the place, and cells are touched only where heads are equal. The caller's key lies between the page's fences, hence
-//! starts with its prefix; if a torn page says otherwise the answer is nonsense that validation throws away.
+//! Sampled heads narrow the range to a line or two of slots, a branch-free binary search over heads finds the
+//! place, and cells are touched only where heads are equal. The caller's key lies between the page's fences,
+//! hence starts with its prefix; if a torn page says otherwise the answer is nonsense that validation throws
+//! away.
 
 use super::bytes::head_of;
 use super::edit::RecordMeta;
@@ -168,6 +169,7 @@ impl<'a> Page<'a> {
             return None;
         }
         let slot = self.slot(at);
+        // Relaxed: R2.
         let meta = RecordMeta::from_word(self.words.get(slot.offset())?.load(Atomic::Relaxed));
         let end = slot.offset() + 1 + words_for(slot.tail_len() + meta.payload_len());
         (end <= self.words.len()).then_some(LeafRecord { slot, meta })
@@ -188,8 +190,8 @@ impl<'a> Page<'a> {
         skip
     }
 
-    /// What all keys of the page begin with, as words, right-aligned and with four bytes of room for a head behind it, for
-    /// [`copy_record`](Self::copy_record). `None`: torn.
+    /// What all keys of the page begin with, as words, right-aligned and with four bytes of room for a head
+    /// behind it, for [`copy_record`](Self::copy_record). `None`: torn.
     pub(crate) fn key_front(self, front: &mut KeyFront) -> Option<()> {
         let mut prefix = std::mem::take(&mut front.bytes);
         prefix.clear();
@@ -207,8 +209,8 @@ impl<'a> Page<'a> {
         copied
     }
 
-    /// Appends key and payload of `record` to `out`, one behind the other, whole words at a time, and says where in the bytes
-    /// of `out` the key starts and how long it is. `None`: torn.
+    /// Appends key and payload of `record` to `out`, one behind the other, whole words at a time, and says
+    /// where in the bytes of `out` the key starts and how long it is. `None`: torn.
     #[inline]
     pub(crate) fn copy_record(
         self,

@@ -1,7 +1,7 @@
 //! Where to split a page, moving its upper part away, and taking it back.
 //!
-//! All routines rebuild both pages from a private copy, since the prefix changes with the fences. The caller holds X
-//! on both. `None` means damage in memory ([N3] broken).
+//! All routines rebuild both pages from a private copy, since the prefix changes with the fences. The caller
+//! holds X on both. `None` means damage in memory ([N3] broken).
 
 use super::edit::{RecordMeta, with_copy};
 use super::{ChildWord, FLAG_UPPER, Kind, Page, SLOTS_AT, UPPER_AT, common_prefix_bytes, words_for};
@@ -22,7 +22,7 @@ const RUN_MIN: usize = 8;
 const RUN_TRIES: usize = 4;
 
 /// The shortest string above `left` and not above `right`.
-fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(crate) fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     let common = common_prefix_bytes(left, right);
     right[..(common + 1).min(right.len())].to_vec()
 }
@@ -73,7 +73,8 @@ pub(crate) fn choose_leaf(page: Page<'_>, at: usize, key: &[u8]) -> Option<Split
     let count = page.count();
     let (last, run) = page.insert_run();
     if run >= RUN_MIN && at == last + 1 && (1..=count).contains(&at) {
-        // What stays may be all there is, and the new fence comes on top of it: then a record or two go along.
+        // What stays may be all there is, and the new fence comes on top of it: then a record or two go
+        // along.
         for cut in (1..=at).rev().take(RUN_TRIES) {
             let left = page.key(cut - 1)?;
             let separator = match (cut == at, cut == count) {
@@ -197,7 +198,8 @@ pub(crate) fn merge_fits(left: Page<'_>, right: Page<'_>, separator: &[u8]) -> O
     Some(words <= left.len_words())
 }
 
-/// Takes the slots of `right` into `left`; `separator` is the fence between them. Call only if [`merge_fits`].
+/// Takes the slots of `right` into `left`; `separator` is the fence between them. Call only if
+/// [`merge_fits`].
 pub(crate) fn merge(left: Page<'_>, right: Page<'_>, separator: &[u8]) -> Option<()> {
     with_copy(left, |old| {
         let (lower, upper) = (old.lower()?, right.upper()?);
@@ -243,7 +245,8 @@ impl Page<'_> {
         Some(())
     }
 
-    /// Caller holds X: removes the separator in slot `at` and the child behind it, keeping the child before it.
+    /// Caller holds X: removes the separator in slot `at` and the child behind it, keeping the child before
+    /// it.
     pub(crate) fn remove_child_behind(self, at: usize) {
         let kept = self.child(at);
         self.set_child(at + 1, kept);

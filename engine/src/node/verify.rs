@@ -2,7 +2,7 @@
 
 use super::image::Fault;
 use super::{
-    Kind, Page, SLOTS_AT, Slot, UPPER_AT, common_prefix_bytes, key_bytes_max, words_for,
+    Kind, LeafPayload, Page, SLOTS_AT, Slot, UPPER_AT, common_prefix_bytes, key_bytes_max, words_for,
 };
 use crate::id::PageId;
 use std::cmp::Ordering;
@@ -81,7 +81,7 @@ impl Page<'_> {
             }
             if kind == Kind::Leaf {
                 let meta = super::RecordMeta::from_word(self.load(slot.offset()));
-                if meta.is_tombstone() || meta.is_extent() && meta.payload_len() != 16 {
+                if meta.is_tombstone() || meta.is_extent() && meta.payload_len() != LeafPayload::EXTENT_BYTES {
                     return Err(Fault::new("record flags", "a value or an extent", self.load(slot.offset())));
                 }
             } else if self.child(at).page() == PageId::NONE {

@@ -9,7 +9,8 @@
 //!
 //! * [B1] `bytes_total` grows with the number of frames, so the greatest number that fits is found by
 //!   bisection.
-//! * [B2] A pool has at least [`FRAMES_MIN`] frames; the locking arguments of `evict` and `reserve` stand on it.
+//! * [B2] A pool has at least [`FRAMES_MIN`] frames; the locking arguments of `evict` and `reserve` stand on
+//!   it.
 
 use super::PageHashLatches;
 use super::frames::PageHash;

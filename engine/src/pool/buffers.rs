@@ -1,7 +1,7 @@
 //! Buffers of one page each, for reads from disk and for writers that write an image themselves.
 //!
-//! Who holds a buffer only reads, writes and copies with it, and waits for nothing but the disk: so waiting for one
-//! is allowed while a frame is latched. Their number is fixed by the budget.
+//! Who holds a buffer only reads, writes and copies with it, and waits for nothing but the disk: so waiting
+//! for one is allowed while a frame is latched. Their number is fixed by the budget.
 
 use crate::io::AlignedBuf;
 use std::ops::{Deref, DerefMut};

@@ -8,20 +8,22 @@
 //! any error                                                   -> Store::abort
 //! ```
 //!
-//! * [K1] Writers that leave the gate before it closes are wholly in the checkpoint, the others wholly out: each has its
-//!   changes and their dirty epochs made inside.
-//! * [K2] The frames with `0 < dirty_epoch <= e` only become fewer: a touch or a new page gives e+1, a load, a writeback
-//!   or a free gives 0. Each round settles every such frame it met, so the loop ends. Images put aside come from
-//!   frames that left that set, so they end too.
-//! * [K3] The dirty epoch is enough to settle an image ([W2]): while it stays at its value `d <= e` the page is not
-//!   changed, because a change is preceded by a touch, which makes it e+1; and a frame that lost the page and got it
-//!   back is clean. So a moved version alone is no reason to write again.
-//! * [K4] The last scan sees for each frame a dirty epoch above e or 0. By the Release of whoever stored it, its
-//!   image is in the frozen map by then, or was put aside before and is found by the drain that follows the scan.
-//! * [K5] An abort leaves the pages dirty. Images put aside are dropped: their frames hold newer content and are
-//!   dirty, or the page was freed and nothing durable needs it.
+//! * [K1] Writers that leave the gate before it closes are wholly in the checkpoint, the others wholly out:
+//!   each has its changes and their dirty epochs made inside.
+//! * [K2] The frames with `0 < dirty_epoch <= e` only become fewer: a touch or a new page gives e+1, a load,
+//!   a writeback or a free gives 0. Each round settles every such frame it met, so the loop ends. Images put
+//!   aside come from frames that left that set, so they end too.
+//! * [K3] The dirty epoch is enough to settle an image ([W2]): while it stays at its value `d <= e` the page
+//!   is not changed, because a change is preceded by a touch, which makes it e+1; and a frame that lost the
+//!   page and got it back is clean. So a moved version alone is no reason to write again.
+//! * [K4] The last scan sees for each frame a dirty epoch above e or 0. By the Release of whoever stored it,
+//!   its image is in the frozen map by then, or was put aside before and is found by the drain that follows
+//!   the scan.
+//! * [K5] An abort leaves the pages dirty. Images put aside are dropped: their frames hold newer content and
+//!   are dirty, or the page was freed and nothing durable needs it.
 //!
-//! The checkpoint holds no latch while it waits for one, so it is nobody's obstacle. It holds the gate only for the freeze.
+//! The checkpoint holds no latch while it waits for one, so it is nobody's obstacle. It holds the gate only
+//! for the freeze.
 
 use super::Pool;
 use super::budget::Budget;
@@ -72,13 +74,13 @@ impl Checkpointer {
 }
 
 impl Pool {
-    /// Makes the state durable in which all writers that are inside the gate now have left it. `at_close` runs
-    /// while nobody is inside and gives the tree lengths and the next tree id. Checkpoints go one at a time. The caller
-    /// is outside the gate and holds no latch.
+    /// Makes the state durable in which all writers that are inside the gate now have left it. `at_close`
+    /// runs while nobody is inside and gives the tree lengths and the next tree id. Checkpoints go one at a
+    /// time. The caller is outside the gate and holds no latch.
     ///
     /// # Errors
-    /// `Full` if the disk has no room: the checkpoint is given up, nothing is lost, a later one may succeed. `Io` or
-    /// `Poisoned` if a write or sync failed.
+    /// `Full` if the disk has no room: the checkpoint is given up, nothing is lost, a later one may succeed.
+    /// `Io` or `Poisoned` if a write or sync failed.
     pub(crate) fn checkpoint(
         &self,
         at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId),
@@ -153,7 +155,8 @@ impl Pool {
         }
     }
 
-    /// Notes the frames of the frozen epoch from `next` on, as many as there is room for; gives where it stopped.
+    /// Notes the frames of the frozen epoch from `next` on, as many as there is room for; gives where it
+    /// stopped.
     fn collect(&self, work: &mut Checkpointer, mut next: usize, frozen: Epoch) -> usize {
         work.order.clear();
         for header in &self.frames.headers()[next..] {

@@ -10,10 +10,10 @@
 //! created      NEW|REF       -> hand asks the page for its level, then as above
 //! ```
 //!
-//! * [C1] The hand passes every frame; after at most three passes over a frame that nobody references it says "victim".
-//!   So a sweep of three rounds finds every frame that can leave.
-//! * [C2] The word is written by anyone with plain Relaxed stores, so an update may be lost or meet the next page of the
-//!   frame. It steers replacement only and is never believed for anything else.
+//! * [C1] The hand passes every frame; after at most three passes over a frame that nobody references it says
+//!   "victim". So a sweep of three rounds finds every frame that can leave.
+//! * [C2] The word is written by anyone with plain Relaxed stores, so an update may be lost or meet the next
+//!   page of the frame. It steers replacement only and is never believed for anything else.
 //! * [C3] A reference to a page whose bit is set stores nothing.
 
 use crate::id::FrameId;

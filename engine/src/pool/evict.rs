@@ -6,19 +6,21 @@
 //!                       -> nothing at all: wait a little, from the start
 //! ```
 //!
-//! Evict: try-X frame, clean, try-X cell, remove, ident = 0, release with a version bump. Nothing here waits for a latch.
+//! Evict: try-X frame, clean, try-X cell, remove, ident = 0, release with a version bump. Nothing here waits
+//! for a latch.
 //!
 //! # Why a waiter gets its frame
 //!
-//! By [P4] the caller holds no latch, so it is nobody's obstacle. Each frame is free, or in the hash, or held by
-//! a loader or a reservation. Loaders let go after one read. Reservations hold at most half of the frames. A frame in the hash
-//! is latched for finite time, since latch holders wait only for latches (in their order), buffers and the
-//! disk. So some frame in the hash is at some time unlatched, and after at most three passes the hand takes it
-//! ([C1]); if it is dirty it is written first, which needs the batch that another evictor holds for finite time. Which
-//! waiter gets the frame is left to chance; those who are restarted too often take the ticket.
+//! By [P4] the caller holds no latch, so it is nobody's obstacle. Each frame is free, or in the hash, or held
+//! by a loader or a reservation. Loaders let go after one read. Reservations hold at most half of the frames.
+//! A frame in the hash is latched for finite time, since latch holders wait only for latches (in their
+//! order), buffers and the disk. So some frame in the hash is at some time unlatched, and after at most three
+//! passes the hand takes it ([C1]); if it is dirty it is written first, which needs the batch that another
+//! evictor holds for finite time. Which waiter gets the frame is left to chance; those who are restarted too
+//! often take the ticket.
 //!
-//! If writing fails (full disk, poisoned store), clean pages still leave, so that reads go on; only when there is no
-//! clean page left does the caller get the error.
+//! If writing fails (full disk, poisoned store), clean pages still leave, so that reads go on; only when
+//! there is no clean page left does the caller get the error.
 
 use super::Pool;
 use super::budget::BATCH_IMAGES_MAX;
@@ -125,8 +127,8 @@ impl Pool {
         }
     }
 
-    /// Moves the hand until a clean page has left or `victims` is full, at most as far as [C1] says. Without `victims`
-    /// dirty pages are passed over.
+    /// Moves the hand until a clean page has left or `victims` is full, at most as far as [C1] says. Without
+    /// `victims` dirty pages are passed over.
     fn sweep(&self, mut victims: Option<&mut Victims>) -> Option<FrameId> {
         for _ in 0..ROUNDS_MAX * self.frame_count() {
             match self.step() {
@@ -148,7 +150,8 @@ impl Pool {
     fn step(&self) -> Step {
         let frame = self.hand.advance(self.frame_count());
         let header = self.frames.header(frame);
-        // Acquire on both: a guess without the latch, see the ordering table of the pool; checked again under X.
+        // Acquire on both: a guess without the latch, see the ordering table of the pool; checked again under
+        // X.
         if header.ident.load(Ordering::Acquire) == 0 {
             return Step::Nothing;
         }
@@ -209,8 +212,8 @@ impl Pool {
         (self.frame_count() / 64).min(FREE_AHEAD_MAX)
     }
 
-    /// One step of a background thread: tops up the free list ahead of those who need frames, writing a batch of dirty
-    /// pages for it. True if it did something, so that the caller comes again soon.
+    /// One step of a background thread: tops up the free list ahead of those who need frames, writing a batch
+    /// of dirty pages for it. True if it did something, so that the caller comes again soon.
     ///
     /// # Errors
     /// `Full`, `Io` or `Poisoned` if writing failed; nothing is lost by that.

@@ -6,14 +6,15 @@
 //!   load         take a free frame; X; claim hash entry; read; verify; release
 //! ```
 //!
-//! * [X1] Single flight: the claim puts the hash entry under the cell's X, so of two loaders one meets the other's
-//!   entry, gives its frame back and parks on the other's frame.
-//! * [X2] A failed load takes the entry out again before it lets go of the frame. Who waited finds no entry, tries
-//!   itself and meets the error itself.
-//! * [X3] What comes from disk is copied into the frame word by word under X after its checksum was found right; the
-//!   page check of `node` decides whether it is let in.
-//! * [X4] A page id may be stale: the caller read it from a node and another thread freed it. Then the page is
-//!   not in the map, or holds something else; the caller validates its node before it believes page or error.
+//! * [X1] Single flight: the claim puts the hash entry under the cell's X, so of two loaders one meets the
+//!   other's entry, gives its frame back and parks on the other's frame.
+//! * [X2] A failed load takes the entry out again before it lets go of the frame. Who waited finds no entry,
+//!   tries itself and meets the error itself.
+//! * [X3] What comes from disk is copied into the frame word by word under X after its checksum was found
+//!   right; the page check of `node` decides whether it is let in.
+//! * [X4] A page id may be stale: the caller read it from a node and another thread freed it. Then the page
+//!   is not in the map, or holds something else; the caller validates its node before it believes page or
+//!   error.
 
 use super::Pool;
 use super::clock::ClockWord;
@@ -43,13 +44,13 @@ impl Pool {
         ClockWord(&self.frames.header(frame).clock).reference();
     }
 
-    /// The page's frame by the page hash, loading the page if it is in no frame, with the version at which it held
-    /// the page. Sets the reference bit of a page that was there. The caller holds no latch.
+    /// The page's frame by the page hash, loading the page if it is in no frame, with the version at which it
+    /// held the page. Sets the reference bit of a page that was there. The caller holds no latch.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::error::Error::Corrupt) if the page is not in the map or its image is damaged, which for a stale id ([X4]) means
-    /// nothing; `Io`, `Full` or `Poisoned` if reading it failed, or if room could be made
-    /// for it only by writing and that failed.
+    /// [`Error::Corrupt`](crate::error::Error::Corrupt) if the page is not in the map or its image is
+    /// damaged, which for a stale id ([X4]) means nothing; `Io`, `Full` or `Poisoned` if reading it failed,
+    /// or if room could be made for it only by writing and that failed.
     pub(crate) fn reach(&self, page: PageId) -> Result<(FrameId, Version)> {
         match self.find(page) {
             Some(found) => Ok(found),
@@ -136,8 +137,8 @@ impl Pool {
         })
     }
 
-    /// Lets the child word `old` in `slot` of the parent hint at `frame`, if the parent is still at version `at`. The
-    /// parent's version does not move: readers may see either hint.
+    /// Lets the child word `old` in `slot` of the parent hint at `frame`, if the parent is still at version
+    /// `at`. The parent's version does not move: readers may see either hint.
     pub(crate) fn repair_hint(
         &self,
         parent: FrameId,
@@ -157,6 +158,7 @@ impl Pool {
 
     /// A frame that nobody else has goes back to the free list. Its ident is 0.
     pub(super) fn give_back(&self, frame: FrameId) {
+        // Relaxed: [P3], nobody else stores to it.
         debug_assert_eq!(
             self.frames.header(frame).ident.load(Ordering::Relaxed),
             0,

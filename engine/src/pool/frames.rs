@@ -12,7 +12,8 @@
 //! * [F2] Frames and headers are only ever reached as atomics through shared references; all bit patterns
 //!   are valid for them.
 //! * [F3] Frame ids are checked against the number of frames before they become addresses.
-//! * [F4] Page sizes are multiples of 4096 and the headers are rounded up to 128, so the cells are aligned to 128.
+//! * [F4] Page sizes are multiples of 4096 and the headers are rounded up to 128, so the cells are aligned to
+//!   128.
 //!
 //! Zero bytes are a free header (latch released at version 0, ident 0, clean) and an empty hash.
 
@@ -78,7 +79,8 @@ impl Frames {
         let headers = unsafe { base.add(budget.frame_bytes()) };
         // SAFETY: [F1]: the hash starts inside the region.
         let cells = unsafe { headers.add(budget.header_bytes()) };
-        // SAFETY: [F1], [F4]: zeroed, aligned, `hash_bytes` long, and it outlives the hash, which is dropped first.
+        // SAFETY: [F1], [F4]: zeroed, aligned, `hash_bytes` long, and it outlives the hash, which is dropped
+        // first.
         let hash = unsafe {
             PageHash::with_memory(cells, budget.hash_bytes, budget.frames, budget.placement)
         };

@@ -8,10 +8,11 @@
 //! other < e       dirty_epoch = e: an aborted checkpoint left the page dirty, its older state is no longer wanted
 //! ```
 //!
-//! * [T1] The caller is inside the gate from before `touch` until its change is complete. So the epoch does not
-//!   move under it, and no checkpoint sees half a change.
-//! * [T2] While a frame with `0 < dirty_epoch <= frozen` exists, the checkpoint is not over, or it was aborted. The
-//!   image is handed over *before* the dirty epoch moves on, so the checkpoint's last scan finds one or the other.
+//! * [T1] The caller is inside the gate from before `touch` until its change is complete. So the epoch does
+//!   not move under it, and no checkpoint sees half a change.
+//! * [T2] While a frame with `0 < dirty_epoch <= frozen` exists, the checkpoint is not over, or it was
+//!   aborted. The image is handed over *before* the dirty epoch moves on, so the checkpoint's last scan finds
+//!   one or the other.
 
 use super::Pool;
 use crate::error::Result;
@@ -68,18 +69,19 @@ impl<'p> FrameX<'p> {
 }
 
 impl Pool {
-    /// The frame's X latch, if the frame is still at version `at`. Waits for those who hold S; gives up at once when the
-    /// version has moved or another has X.
+    /// The frame's X latch, if the frame is still at version `at`. Waits for those who hold S; gives up at
+    /// once when the version has moved or another has X.
     pub(crate) fn exclusive_at(&self, frame: FrameId, at: Version) -> Option<FrameX<'_>> {
         let latch = self.latch(frame).upgrade(at)?;
         Some(FrameX::new(self, frame, latch))
     }
 
-    /// To be called inside the gate before a page is changed; a page already dirty in this epoch costs two loads.
+    /// To be called inside the gate before a page is changed; a page already dirty in this epoch costs two
+    /// loads.
     ///
     /// # Errors
-    /// `Full`, `Io` or `Poisoned` if the page's older image was needed by a checkpoint, there was no room to put it
-    /// aside, and writing it failed. The page must not be changed then.
+    /// `Full`, `Io` or `Poisoned` if the page's older image was needed by a checkpoint, there was no room to
+    /// put it aside, and writing it failed. The page must not be changed then.
     #[inline]
     pub(crate) fn touch(&self, x: &FrameX<'_>) -> Result<()> {
         debug_assert!(std::ptr::eq(self, x.pool));
@@ -114,8 +116,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The page is about to change or to go: if the checkpoint in progress has yet to write it as it is, its image
-    /// is put aside, or written at once if there is no room.
+    /// The page is about to change or to go: if the checkpoint in progress has yet to write it as it is, its
+    /// image is put aside, or written at once if there is no room.
     fn keep_for_checkpoint(&self, x: &FrameX<'_>) -> Result<()> {
         // Relaxed: [P2], X is held.
         let dirty = Epoch(
@@ -150,8 +152,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The page leaves its tree and its frame becomes free. The caller is inside the gate, and no node that a reader can
-    /// validate names the page any more.
+    /// The page leaves its tree and its frame becomes free. The caller is inside the gate, and no node that a
+    /// reader can validate names the page any more.
     pub(crate) fn free(&self, x: FrameX<'_>) {
         if let Err(error) = self.keep_for_checkpoint(&x) {
             // The checkpoint cannot become whole: it will fail with this. The tree is not affected.
@@ -176,9 +178,9 @@ impl Pool {
         self.give_back(frame);
     }
 
-    /// A page that the caller did not fix leaves its tree: a large value, which never has a frame, or a tree page whose
-    /// content is not needed. The caller is inside the gate, holds no latch on the page, and no node that a reader
-    /// can validate names the page any more.
+    /// A page that the caller did not fix leaves its tree: a large value, which never has a frame, or a tree
+    /// page whose content is not needed. The caller is inside the gate, holds no latch on the page, and no
+    /// node that a reader can validate names the page any more.
     pub(crate) fn free_unloaded(&self, page: PageId) {
         while let Some(frame) = self.frames.hash().lookup(page.0) {
             let frame = FrameId(frame);

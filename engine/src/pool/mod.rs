@@ -1,7 +1,7 @@
 //! The buffer pool: which page is in which frame, how a page gets there and how it leaves.
 //!
-//! It knows pages by their ids and as images; what is in them is the concern of `node` and `btree`, where they lie
-//! on disk that of `store`.
+//! It knows pages by their ids and as images; what is in them is the concern of `node` and `btree`, where
+//! they lie on disk that of `store`.
 //!
 //! ```text
 //!                     child word: page + hint
@@ -34,16 +34,17 @@
 //!   while its X latch is held. At most one frame holds a page.
 //! * [P2] Content, ident and dirty epoch of a frame are written under its X latch only.
 //! * [P3] A frame is in exactly one place: on the free list, in a reservation, in the hands of one loader or
-//!   evictor, or in the hash. Only frames in the hash are found by the clock hand, so nothing else is evicted.
-//! * [P4] Nobody waits for a free frame, a permit or a ticket while holding a latch. Those who hold frames that
-//!   are neither free nor in the hash are loaders (one frame each, for as long as one read takes) and
-//!   reservations (at most half of the frames, see `reserve`). So while somebody waits for a frame, some frame
-//!   either can be evicted now or will be in finite time.
-//! * [P5] Dirty epochs: 0 is clean; `e` means first changed in epoch `e` since the image in the map. Inside the
-//!   gate a page is changed only after [`Pool::touch`], so a frame with `0 < dirty_epoch <= frozen epoch` holds the
-//!   page exactly as of the freeze.
-//! * [P6] An image reaches the page map only while the frame's X latch is held and the frame still holds that image's
-//!   content. The exceptions are images put aside: they are older than the frame's content, which is
+//!   evictor, or in the hash. Only frames in the hash are found by the clock hand, so nothing else is
+//!   evicted.
+//! * [P4] Nobody waits for a free frame, a permit or a ticket while holding a latch. Those who hold frames
+//!   that are neither free nor in the hash are loaders (one frame each, for as long as one read takes) and
+//!   reservations (at most half of the frames, see `reserve`). So while somebody waits for a frame, some
+//!   frame either can be evicted now or will be in finite time.
+//! * [P5] Dirty epochs: 0 is clean; `e` means first changed in epoch `e` since the image in the map. Inside
+//!   the gate a page is changed only after [`Pool::touch`], so a frame with `0 < dirty_epoch <= frozen epoch`
+//!   holds the page exactly as of the freeze.
+//! * [P6] An image reaches the page map only while the frame's X latch is held and the frame still holds that
+//!   image's content. The exceptions are images put aside: they are older than the frame's content, which is
 //!   dirty, and the store keeps them out of the current map if that has moved on.
 //!
 //! # Orderings
@@ -58,9 +59,10 @@
 //!
 //! # How it is tested
 //!
-//! `tests/`: sixteen frames under eight threads and two hundred pages, with a watchdog; eviction and writeback round
-//! trips; power cuts around checkpoints whose writers stamp pages; faults of the disk at every call. The protocols
-//! between frame, cell and hint are model-checked with the latches they are made of, in `loom-tests`.
+//! `tests/`: sixteen frames under eight threads and two hundred pages, with a watchdog; eviction and
+//! writeback round trips; power cuts around checkpoints whose writers stamp pages; faults of the disk at
+//! every call. The protocols between frame, cell and hint are model-checked with the latches they are made
+//! of, in `loom-tests`.
 
 mod budget;
 mod buffers;
@@ -158,8 +160,9 @@ impl Pool {
     /// A pool over `store`, all of its frames free.
     ///
     /// # Errors
-    /// [`Usage::BadOption`] if `cache_bytes` does not hold sixteen frames with what belongs to them, or if there
-    /// are no latches outside; [`Error::Io`](crate::error::Error::Io) if the operating system gives no memory.
+    /// [`Usage::BadOption`] if `cache_bytes` does not hold sixteen frames with what belongs to them, or if
+    /// there are no latches outside; [`Error::Io`](crate::error::Error::Io) if the operating system gives no
+    /// memory.
     pub(crate) fn new(store: Arc<Store>, options: &PoolOptions) -> Result<Pool> {
         let page_bytes = store.page_bytes();
         if options.page_hash_latches == (PageHashLatches::Outside { count: 0 }) {
@@ -252,8 +255,8 @@ impl Pool {
         self.frames.latch(frame)
     }
 
-    /// Asks the processor for what a visit of the child reads first: its header and its first lines by the hint,
-    /// or its cell of the page hash if there are no hints.
+    /// Asks the processor for what a visit of the child reads first: its header and its first lines by the
+    /// hint, or its cell of the page hash if there are no hints.
     #[inline(always)]
     pub(crate) fn prefetch(&self, child: ChildWord) {
         if self.frame_hints {
@@ -263,8 +266,8 @@ impl Pool {
         }
     }
 
-    /// Waits for the turn of an operation that was restarted too often: threads that steal each other's frames go one
-    /// after the other. The caller holds no latch, no reservation and is outside the gate.
+    /// Waits for the turn of an operation that was restarted too often: threads that steal each other's
+    /// frames go one after the other. The caller holds no latch, no reservation and is outside the gate.
     pub(crate) fn ticket(&self) -> Ticket<'_> {
         // A holder that panicked left nothing half done behind this lock.
         Ticket {

@@ -1,7 +1,7 @@
 //! New pages for structure modifications.
 //!
-//! A split must not find out half-way that there is no frame, no page id or no memory. So it reserves all of them
-//! before it latches anything, and [`Reservation::create`] cannot fail.
+//! A split must not find out half-way that there is no frame, no page id or no memory. So it reserves all of
+//! them before it latches anything, and [`Reservation::create`] cannot fail.
 //!
 //! ```text
 //! reserve: enter the gate -> permit -> n frames (each may evict) -> n page ids
@@ -10,12 +10,13 @@
 //! ```
 //!
 //! * [R1] At most `permits * RESERVE_MAX` frames are reserved, which is at most half of the pool: `permits =
-//!   max(1, (frames - 8) / 8)` and `RESERVE_MAX` = 4 give 4 of 16, and less than half of more. Whoever waits for
-//!   frames with others reserved already therefore waits for loaders and latch holders only, see `evict`.
-//! * [R2] Order: ticket, gate, permit, frames. Since the reservation enters the gate itself, nobody is kept out of the
-//!   gate while holding a permit that somebody inside waits for.
-//! * [R3] A page id is reserved by one reservation, so the claim of a new page meets another frame only if a reader with
-//!   a stale id loaded, or is loading, what the id meant before. Nobody needs that: the claim waits for it and evicts it.
+//!   max(1, (frames - 8) / 8)` and `RESERVE_MAX` = 4 give 4 of 16, and less than half of more. Whoever waits
+//!   for frames with others reserved already therefore waits for loaders and latch holders only, see `evict`.
+//! * [R2] Order: ticket, gate, permit, frames. Since the reservation enters the gate itself, nobody is kept
+//!   out of the gate while holding a permit that somebody inside waits for.
+//! * [R3] A page id is reserved by one reservation, so the claim of a new page meets another frame only if a
+//!   reader with a stale id loaded, or is loading, what the id meant before. Nobody needs that: the claim
+//!   waits for it and evicts it.
 
 use super::Pool;
 use super::clock::ClockWord;
@@ -71,8 +72,8 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A permit for one structure modification with the frames and page ids it needs. Dropping it gives back what was not
-/// used. The thread is inside the gate while it lives.
+/// A permit for one structure modification with the frames and page ids it needs. Dropping it gives back what
+/// was not used. The thread is inside the gate while it lives.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reservation<'p> {
@@ -104,8 +105,8 @@ impl Pool {
         self.reserve_by(n, || self.store.allocate_page_provisional())
     }
 
-    /// Provisional pages become part of the next checkpoint. The caller is inside the gate and makes them reachable before
-    /// it leaves.
+    /// Provisional pages become part of the next checkpoint. The caller is inside the gate and makes them
+    /// reachable before it leaves.
     pub(crate) fn adopt(&self, pages: &[PageId]) {
         self.store.adopt(pages);
     }
@@ -158,8 +159,8 @@ impl Pool {
 }
 
 impl<'p> Reservation<'p> {
-    /// A new page in a frame, X latched and dirty in the current epoch. Its content is whatever the frame held: the
-    /// caller formats it before it releases the latch.
+    /// A new page in a frame, X latched and dirty in the current epoch. Its content is whatever the frame
+    /// held: the caller formats it before it releases the latch.
     ///
     /// # Panics
     /// If it is called more often than was reserved for.
@@ -191,7 +192,8 @@ impl<'p> Reservation<'p> {
                 }
             }
         };
-        // Release: pairs with the scan of a checkpoint. The epoch stands still: the thread is inside the gate.
+        // Release: pairs with the scan of a checkpoint. The epoch stands still: the thread is inside the
+        // gate.
         header
             .dirty_epoch
             .store(pool.store.epoch().0, Ordering::Release);

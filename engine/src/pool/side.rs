@@ -1,15 +1,15 @@
 //! Images put aside for the checkpoint in progress.
 //!
-//! A writer that is about to change a page which the checkpoint has yet to write leaves its image here and goes on.
-//! Room is bounded by the budget; a writer that finds none writes the image itself.
+//! A writer that is about to change a page which the checkpoint has yet to write leaves its image here and
+//! goes on. Room is bounded by the budget; a writer that finds none writes the image itself.
 //!
 //! ```text
 //!   empty --take_buffer--> with a writer --put--> waiting --drain--> with the checkpoint --give_back--> empty
 //!                                          \--(aborted meanwhile)--------------------------------------^
 //! ```
 //!
-//! * [S1] An image is taken in only while its checkpoint is in progress, decided under the lock under which an
-//!   abort ends it. So no image outlives its checkpoint.
+//! * [S1] An image is taken in only while its checkpoint is in progress, decided under the lock under which
+//!   an abort ends it. So no image outlives its checkpoint.
 //! * [S2] Lock order: this lock, then those of the store. The store does not call back.
 
 use crate::error::Error;

@@ -1,8 +1,8 @@
 //! The numbers of a pool, for people.
 //!
-//! Counting must not cost the hot path a shared read-modify-write: what is counted with one happens on slow paths only
-//! (a load, a first change in an epoch). Page-hash hits are counted in stripes that each thread stores to alone; when
-//! more threads than stripes live at a time, two share one and a count may be lost.
+//! Counting must not cost the hot path a shared read-modify-write: what is counted with one happens on slow
+//! paths only (a load, a first change in an epoch). Page-hash hits are counted in stripes that each thread
+//! stores to alone; when more threads than stripes live at a time, two share one and a count may be lost.
 
 use super::Pool;
 use super::budget::{COUNTER_STRIPE_BYTES, COUNTER_STRIPES};
@@ -84,6 +84,7 @@ impl Counters {
     #[inline]
     pub(super) fn hash_hit(&self) {
         let stripe = &self.hash_hits[thread_index() % COUNTER_STRIPES].0;
+        // Relaxed: as for `Counter`.
         stripe.store(
             stripe.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Relaxed,
@@ -97,7 +98,8 @@ impl Counters {
     }
 }
 
-/// What a pool is made of and what it did since it was opened. Numbers are read one after the other, not at one moment.
+/// What a pool is made of and what it did since it was opened. Numbers are read one after the other, not at
+/// one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {

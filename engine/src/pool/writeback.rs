@@ -7,11 +7,11 @@
 //! ```
 //!
 //! * [W1] The image is the page as of its version and dirty epoch: both are read under the same S latch.
-//! * [W2] An image is installed only under X, at the same version and with the same dirty epoch (evictors), or
-//!   with the same dirty epoch of a frozen epoch (checkpoint, see `checkpoint`); otherwise its blocks go back.
-//!   Two writers of one image are harmless: the second finds the frame clean.
-//! * [W3] A freeze between image and installation is harmless: the frame was not touched since, so the image is the
-//!   page as of the freeze, and the store puts it into the frozen map by its epoch.
+//! * [W2] An image is installed only under X, at the same version and with the same dirty epoch (evictors),
+//!   or with the same dirty epoch of a frozen epoch (checkpoint, see `checkpoint`); otherwise its blocks go
+//!   back. Two writers of one image are harmless: the second finds the frame clean.
+//! * [W3] A freeze between image and installation is harmless: the frame was not touched since, so the image
+//!   is the page as of the freeze, and the store puts it into the frozen map by its epoch.
 //! * [W4] Installing stores nothing in the page, so the version stays and optimistic readers go on.
 
 use super::Pool;
@@ -146,8 +146,9 @@ impl Pool {
         same
     }
 
-    /// Writes what is dirty among `victims` and evicts what nobody used in the meantime; frames that became free are
-    /// on the free list. Never waits for a latch. Gives the number of pages that were written and are clean now.
+    /// Writes what is dirty among `victims` and evicts what nobody used in the meantime; frames that became
+    /// free are on the free list. Never waits for a latch. Gives the number of pages that were written and
+    /// are clean now.
     ///
     /// # Errors
     /// If writing failed: then all is as before.

@@ -1,7 +1,8 @@
 //! Compares what is used with what is free: the store's part of a check of the whole database.
 //!
-//! What it finds: runs named twice, runs outside of the file, runs both named and free, blocks that nothing names and that
-//! are not free either (leaked until the next open). What it does not read: pages; see [`Store::verify_page`].
+//! What it finds: runs named twice, runs outside of the file, runs both named and free, blocks that nothing
+//! names and that are not free either (leaked until the next open). What it does not read: pages; see
+//! [`Store::verify_page`].
 
 use super::Store;
 use super::blocks::{Blocks, Run};
@@ -10,8 +11,9 @@ use super::place::RESERVED_BLOCKS;
 use crate::error::{Corruption, Error};
 
 impl Store {
-    /// Says what is wrong with the map, the blocks and the free space, as they are in memory; empty if all is well. To be
-    /// called while no checkpoint is in progress, whose images the current map need not name; evictors may be at work.
+    /// Says what is wrong with the map, the blocks and the free space, as they are in memory; empty if all is
+    /// well. To be called while no checkpoint is in progress, whose images the current map need not name;
+    /// evictors may be at work.
     pub(crate) fn audit(&self) -> Vec<Error> {
         let (mut runs, end) = {
             let state = self.state();

@@ -1,4 +1,5 @@
-//! Which blocks of `data` are free, and when a superseded one becomes so. All in memory; nothing here does I/O.
+//! Which blocks of `data` are free, and when a superseded one becomes so. All in memory; nothing here does
+//! I/O.
 //!
 //! ```text
 //!              allocate                     supersede
@@ -10,17 +11,19 @@
 //!                                 published
 //! ```
 //!
-//! *Fresh*: given out since the last freeze and in no frozen map, so nothing that is or may become durable names it.
+//! *Fresh*: given out since the last freeze and in no frozen map, so nothing that is or may become durable
+//! names it.
 //!
-//! - [B1] The free runs, the runs given out and the pending runs are disjoint and together are `RESERVED_BLOCKS ..
-//!   end`. No two free runs touch: they are merged.
+//! - [B1] The free runs, the runs given out and the pending runs are disjoint and together are
+//!   `RESERVED_BLOCKS .. end`. No two free runs touch: they are merged.
 //! - [B2] A run is freed as it was given out, whole; so its first block stands for it in `fresh`.
 //! - [B3] A run that the durable checkpoint or the frozen map names is given out or pending, never free.
-//! - [B4] `pending.frozen` was superseded before the last freeze, so once that checkpoint is published, nothing names it.
+//! - [B4] `pending.frozen` was superseded before the last freeze, so once that checkpoint is published,
+//!   nothing names it.
 //!
-//! Runs are chosen best fit, then lowest address, the run at the end of the file last: fragments are filled first, and the
-//! end of the file empties.
-//! Not a buddy system: lengths differ by page and any length is found in O(log n).
+//! Runs are chosen best fit, then lowest address, the run at the end of the file last: fragments are filled
+//! first, and the end of the file empties. Not a buddy system: lengths differ by page and any length is found
+//! in O(log n).
 //!
 //! Tested below against a set of blocks, and through `store::tests`.
 
@@ -66,7 +69,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The complement of the used runs (in any order) in a file of `end` blocks. An error names a run that breaks [B1].
+    /// The complement of the used runs (in any order) in a file of `end` blocks. An error names a run that
+    /// breaks [B1].
     pub(super) fn complement(mut used: Vec<Run>, end: u64) -> Result<Blocks, RunFault> {
         used.sort_unstable();
         let mut blocks = Blocks {
@@ -138,7 +142,8 @@ impl Blocks {
         }
     }
 
-    /// The file is about to be cut to `end` blocks; gives false, and changes nothing, if not all beyond is free.
+    /// The file is about to be cut to `end` blocks; gives false, and changes nothing, if not all beyond is
+    /// free.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let tail = self.tail_free();
         if end >= self.end || end < self.end - tail {
@@ -163,8 +168,8 @@ impl Blocks {
         self.on_the_way.remove(&run.start);
     }
 
-    /// The current map names this run no longer. Free at once if fresh, else after the checkpoint that follows the next
-    /// freeze.
+    /// The current map names this run no longer. Free at once if fresh, else after the checkpoint that
+    /// follows the next freeze.
     pub(super) fn supersede(&mut self, run: Run) {
         if self.fresh.remove(&run.start) {
             self.merge_free(run);

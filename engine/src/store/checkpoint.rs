@@ -1,4 +1,5 @@
-//! The durable half of a checkpoint: freeze, publish, abort. Which frames are written in between is the pool's affair.
+//! The durable half of a checkpoint: freeze, publish, abort. Which frames are written in between is the
+//! pool's affair.
 //!
 //! ```text
 //!   freeze            gate closed: epoch e -> e+1, dirty map pages shared with the frozen map; no I/O
@@ -12,12 +13,12 @@
 //!   abort             the frozen map is dropped; all of it waits for the next freeze
 //! ```
 //!
-//! Why 5 is safe before 6 is durable: the slot of 3 is synced, so the other one is not needed (\[S3], \[S4]). Why a torn 6
-//! is harmless: the next publish writes to that slot first again, as its step 3, after its step 2 has synced. A full disk
-//! in 6 (a file system that copies on write) leaves the slot for the next publish.
+//! Why 5 is safe before 6 is durable: the slot of 3 is synced, so the other one is not needed (\[S3], \[S4]).
+//! Why a torn 6 is harmless: the next publish writes to that slot first again, as its step 3, after its step
+//! 2 has synced. A full disk in 6 (a file system that copies on write) leaves the slot for the next publish.
 //!
-//! After step 3 has begun nobody knows which of the two checkpoints a crash would leave, so from there on every failure
-//! poisons: blocks of neither may be written.
+//! After step 3 has begun nobody knows which of the two checkpoints a crash would leave, so from there on
+//! every failure poisons: blocks of neither may be written.
 //!
 //! Tested in `store::tests`.
 
@@ -42,8 +43,9 @@ struct Written {
 }
 
 impl Store {
-    /// Begins a checkpoint of the present state: trees of these lengths, and all that was installed or will be with an
-    /// image epoch up to the present one. The epoch moves on. The caller has closed the gate; no I/O is done.
+    /// Begins a checkpoint of the present state: trees of these lengths, and all that was installed or will
+    /// be with an image epoch up to the present one. The epoch moves on. The caller has closed the gate; no
+    /// I/O is done.
     ///
     /// A checkpoint still in progress is given up first.
     ///
@@ -68,13 +70,13 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the frozen state durable. All images of the frozen epoch have been installed. Does nothing if no checkpoint is
-    /// in progress.
+    /// Makes the frozen state durable. All images of the frozen epoch have been installed. Does nothing if no
+    /// checkpoint is in progress.
     ///
     /// # Errors
     /// [`Error::Full`], and [`Error::Io`] if the file cannot be lengthened: the checkpoint was given up as by
-    /// [`Store::abort`], nothing is lost. [`Error::Poisoned`]: writing has ended; the next open finds this checkpoint or
-    /// the one before, whole.
+    /// [`Store::abort`], nothing is lost. [`Error::Poisoned`]: writing has ended; the next open finds this
+    /// checkpoint or the one before, whole.
     pub(crate) fn publish(&self) -> Result<()> {
         self.writable("checkpoint")?;
         let _alone = self.publishing.lock().expect(NO_PANIC);
@@ -121,8 +123,8 @@ impl Store {
         }
     }
 
-    /// Gives up the checkpoint in progress, after a failure before [`Store::publish`]: what was to become durable with it
-    /// waits for the next one. Does nothing if there is none.
+    /// Gives up the checkpoint in progress, after a failure before [`Store::publish`]: what was to become
+    /// durable with it waits for the next one. Does nothing if there is none.
     pub(crate) fn abort(&self) {
         let mut state = self.state_mut();
         state.aborted();

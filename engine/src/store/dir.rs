@@ -16,8 +16,8 @@
 //! | 3 write `data.tmp` and sync it | `lock`, `data.tmp`: usable, begins anew |
 //! | 4 rename it to `data`, sync the directory | a database |
 //!
-//! *Usable*: opening says that nothing is there, creating succeeds. A directory that holds anything else is somebody
-//! else's, and is neither opened nor used; nor is a plain file.
+//! *Usable*: opening says that nothing is there, creating succeeds. A directory that holds anything else is
+//! somebody else's, and is neither opened nor used; nor is a plain file.
 //!
 //! - [C1] `data` is whole and synced before it has that name.
 //! - [C2] What the directory holds is looked at again once the lock is held.
@@ -116,12 +116,13 @@ fn parent(dir: &Path) -> &Path {
 }
 
 impl Directory {
-    /// Makes a database directory. `write` is given an empty file open for reading and writing, the path it has and the
-    /// path it will have; it writes the whole of `data` and syncs it. What it gives is passed on.
+    /// Makes a database directory. `write` is given an empty file open for reading and writing, the path it
+    /// has and the path it will have; it writes the whole of `data` and syncs it. What it gives is passed on.
     ///
     /// # Errors
-    /// [`OpenError::AlreadyExists`], [`OpenError::NotADatabase`] (something else is there), [`OpenError::Locked`],
-    /// [`Error::Io`], [`Error::Full`], and what `write` gives. After an error the directory is usable.
+    /// [`OpenError::AlreadyExists`], [`OpenError::NotADatabase`] (something else is there),
+    /// [`OpenError::Locked`], [`Error::Io`], [`Error::Full`], and what `write` gives. After an error the
+    /// directory is usable.
     pub(crate) fn create<T>(
         dir: &Path,
         write: impl FnOnce(File, &Path, &Path) -> Result<T>,

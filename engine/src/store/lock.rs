@@ -1,19 +1,21 @@
-//! One writer or many readers for a directory: across processes by a file lock, within this process by a registry.
+//! One writer or many readers for a directory: across processes by a file lock, within this process by a
+//! registry.
 //!
 //! ```text
 //!   registry: (device, inode) of the directory -> writer | number of readers      this process
 //!   file lock on `lock`: exclusive for a writer, shared for readers              all processes
 //! ```
 //!
-//! The registry goes by device and inode, so that a second way to the same directory (a link, another spelling, a rename in
-//! between) is seen. The file lock alone would tell the same, but not who holds it.
+//! The registry goes by device and inode, so that a second way to the same directory (a link, another
+//! spelling, a rename in between) is seen. The file lock alone would tell the same, but not who holds it.
 //!
-//! - [L1] Who holds a [`DirectoryLock`] is counted in the registry; dropping it first closes the file, then leaves the
-//!   registry. So a new lock can be had as soon as drop returns.
-//! - [L2] A reader opens `lock` read-only and writes nothing. Where there is no such file, or the file system knows no
-//!   locks, it goes on without: nobody could write there in a way that would be seen.
+//! - [L1] Who holds a [`DirectoryLock`] is counted in the registry; dropping it first closes the file, then
+//!   leaves the registry. So a new lock can be had as soon as drop returns.
+//! - [L2] A reader opens `lock` read-only and writes nothing. Where there is no such file, or the file system
+//!   knows no locks, it goes on without: nobody could write there in a way that would be seen.
 //!
-//! Not a guard against programs that do not take the lock, and not one across machines on file systems without it.
+//! Not a guard against programs that do not take the lock, and not one across machines on file systems
+//! without it.
 //!
 //! Tested in `dir`.
 

@@ -8,11 +8,11 @@
 //!        [ zeros up to a whole block ]
 //! ```
 //!
-//! Little-endian. The checksum over all of its blocks lies in the superblock. It is written anew by every checkpoint:
-//! 16 bytes for each map page, and a map page stands for 1024 pages.
+//! Little-endian. The checksum over all of its blocks lies in the superblock. It is written anew by every
+//! checkpoint: 16 bytes for each map page, and a map page stands for 1024 pages.
 //!
-//! - [M1] `64 + 16 * trees + 16 * map pages` equals the byte count in the superblock, so the counts cannot ask for more
-//!   memory than the file has given.
+//! - [M1] `64 + 16 * trees + 16 * map pages` equals the byte count in the superblock, so the counts cannot
+//!   ask for more memory than the file has given.
 //! - [M2] Trees ascend strictly and are below `next tree`.
 //!
 //! Tested below.

@@ -1,8 +1,8 @@
 //! The store: pages on disk, and checkpoints that never overwrite anything live.
 //!
-//! What it is: the file `data` and its directory; which blocks are free; where each page lies; making one state
-//! durable. What it is not: it knows nothing of trees but their ids and lengths, nothing of frames, and nothing of what
-//! is inside a page.
+//! What it is: the file `data` and its directory; which blocks are free; where each page lies; making one
+//! state durable. What it is not: it knows nothing of trees but their ids and lengths, nothing of frames, and
+//! nothing of what is inside a page.
 //!
 //! ```text
 //!   dir        the directory: creating it at once or not at all, finding it
@@ -29,23 +29,26 @@
 //!  superblock -> manifest -> directory of map pages -> map pages -> pages
 //! ```
 //!
-//! Byte rulers are in `superblock`, `manifest`, `place` and `page_map`. Each arrow is a placement: first block, number of
-//! blocks and a seeded checksum of all their bytes. So the superblock vouches for every byte that can be reached, and
-//! free space is what cannot be: it is written nowhere.
+//! Byte rulers are in `superblock`, `manifest`, `place` and `page_map`. Each arrow is a placement: first
+//! block, number of blocks and a seeded checksum of all their bytes. So the superblock vouches for every byte
+//! that can be reached, and free space is what cannot be: it is written nowhere.
 //!
 //! # Invariants
 //!
-//! - \[S1] *Nothing live is overwritten.* A block named by the durable checkpoint, the frozen map or the current map is
-//!   not written. The two superblock slots are the exception, one at a time.
+//! - \[S1] *Nothing live is overwritten.* A block named by the durable checkpoint, the frozen map or the
+//!   current map is not written. The two superblock slots are the exception, one at a time.
 //! - \[S2] All that a superblock reaches was synced before that superblock was written.
-//! - \[S3] A slot is written first only if the other holds the newest durable checkpoint. Once it is synced, the other gets
-//!   a copy without waiting; the sync of the next checkpoint covers it before its slot is touched. So at rest both slots
-//!   say the same and either may be lost.
-//! - \[S4] A block that only the older checkpoint reaches is given out after the newer superblock is synced, never before.
-//! - \[S5] After a write or sync that failed in an unknown way nothing is written any more: the store is *poisoned*, keeps
-//!   the first cause, and goes on reading. A sync is never tried again. A full disk is no such failure.
+//! - \[S3] A slot is written first only if the other holds the newest durable checkpoint. Once it is synced,
+//!   the other gets a copy without waiting; the sync of the next checkpoint covers it before its slot is
+//!   touched. So at rest both slots say the same and either may be lost.
+//! - \[S4] A block that only the older checkpoint reaches is given out after the newer superblock is synced,
+//!   never before.
+//! - \[S5] After a write or sync that failed in an unknown way nothing is written any more: the store is
+//!   *poisoned*, keeps the first cause, and goes on reading. A sync is never tried again. A full disk is no
+//!   such failure.
 //! - \[S6] A read-only store writes nothing, not even to mend a slot.
-//! - \[S7] Nothing read is used as a length, an index or an offset before it was checked against the length of the file.
+//! - \[S7] Nothing read is used as a length, an index or an offset before it was checked against the length
+//!   of the file.
 //!
 //! # Crash, case by case
 //!
@@ -58,14 +61,15 @@
 //! | after it, copy torn or lost | the newer one |
 //! | file lengthened or cut, not synced | either length holds all that is reached: a cut removes free blocks only |
 //!
-//! If the newest slot is destroyed *after* a power cut that also lost its copy, the older one opens and names blocks that
-//! may have been used anew. Checksums then show which pages are gone; nothing wrong is given as right.
+//! If the newest slot is destroyed *after* a power cut that also lost its copy, the older one opens and names
+//! blocks that may have been used anew. Checksums then show which pages are gone; nothing wrong is given as
+//! right.
 //!
 //! # The medium
 //!
-//! Assumed: a sync that returned makes the writes before it durable; a torn write leaves each 512-byte sector old or new or
-//! unreadable, and no other block changed. Not assumed: that a block is written whole, that writes keep their order, that
-//! what is read is what was written there.
+//! Assumed: a sync that returned makes the writes before it durable; a torn write leaves each 512-byte sector
+//! old or new or unreadable, and no other block changed. Not assumed: that a block is written whole, that
+//! writes keep their order, that what is read is what was written there.
 //!
 //! # Orderings
 //!
@@ -74,11 +78,12 @@
 //! | `epoch` | `freeze`, all writers out of the gate | writers, in the gate | Relaxed: the gate orders them |
 //! | `frozen_epoch` | `freeze` as above; `publish`, `abort` | writers, in the gate | Release, Acquire: a 0 shows all that the checkpoint did |
 //!
-//! All else lies under one reader-writer lock, taken on misses, writebacks and allocations, never held over a transfer.
-//! Lock order: `publishing`, `cut`, `state`; `durable` is held for a copy only, so statistics never wait for a sync.
+//! All else lies under one reader-writer lock, taken on misses, writebacks and allocations, never held over a
+//! transfer. Lock order: `publishing`, `cut`, `state`; `durable` is held for a copy only, so statistics never
+//! wait for a sync.
 //!
-//! Tested by `store::tests`: random traffic against a model with the power cut at every sync, a full disk and a failed call
-//! at every index, every sector of a database flipped, zeroed and cut off.
+//! Tested by `store::tests`: random traffic against a model with the power cut at every sync, a full disk and
+//! a failed call at every index, every sector of a database flipped, zeroed and cut off.
 
 mod audit;
 mod blocks;
@@ -97,8 +102,10 @@ mod tests;
 mod value;
 
 pub(crate) use dir::{Directory, Mode};
+pub(crate) use open::check_page_bytes;
 pub(crate) use pages::Image;
 pub(crate) use place::Placement;
+pub(crate) use value::VALUE_BYTES_MAX;
 
 use crate::error::{Corruption, Denied, Error, Result};
 use crate::id::{BLOCK_BYTES, Epoch, PageId, TreeId};
@@ -158,24 +165,25 @@ pub(crate) struct Store {
     /// Held by the one thread that publishes.
     publishing: Mutex<()>,
     durable: Mutex<Durable>,
-    /// Held shared while blocks are read, exclusively while the file is cut, so that nobody reads beyond its end.
+    /// Held shared while blocks are read, exclusively while the file is cut, so that nobody reads beyond its
+    /// end.
     cut: RwLock<()>,
     state: RwLock<State>,
 }
 
 impl Store {
-    /// Makes a database directory with an empty database in it; there at once or not at all. `page_bytes` is a power of two
-    /// from 4096 to 65536.
+    /// Makes a database directory with an empty database in it; there at once or not at all. `page_bytes` is
+    /// a power of two from 4096 to 65536.
     ///
     /// # Errors
-    /// `OpenError::AlreadyExists`, `OpenError::NotADatabase` if something else is there, `OpenError::Locked` if
-    /// another is just making it, [`Error::Full`], [`Error::Io`], [`Error::Usage`] for the page size.
+    /// `OpenError::AlreadyExists`, `OpenError::NotADatabase` if something else is there, `OpenError::Locked`
+    /// if another is just making it, [`Error::Full`], [`Error::Io`], [`Error::Usage`] for the page size.
     pub(crate) fn create_at(
         dir: &Path,
         page_bytes: u32,
         backend: Backend,
     ) -> Result<(Directory, Store)> {
-        open::check_page_bytes(page_bytes)?;
+        check_page_bytes(page_bytes)?;
         Directory::create(dir, |file, temporary, data| {
             let disk = open_disk(file, temporary, backend, false)?;
             Store::create(Arc::from(disk), data, page_bytes)
@@ -240,8 +248,8 @@ impl Store {
         Epoch(self.frozen_epoch.load(Ordering::Acquire)) // Ordering: row `frozen_epoch`.
     }
 
-    /// Gives out the lowest free page id. In a store without pages that is [`PageId::CATALOG`]. The page has no place
-    /// before its first [`Store::install`].
+    /// Gives out the lowest free page id. In a store without pages that is [`PageId::CATALOG`]. The page has
+    /// no place before its first [`Store::install`].
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Poisoned`]; [`Error::Full`] when all 2^40 ids are used.
@@ -249,8 +257,8 @@ impl Store {
         self.allocate(false)
     }
 
-    /// As [`Store::allocate_page`], but the page is *provisional*: checkpoints leave it out until [`Store::adopt`], so a
-    /// crash before leaks nothing.
+    /// As [`Store::allocate_page`], but the page is *provisional*: checkpoints leave it out until
+    /// [`Store::adopt`], so a crash before leaks nothing.
     ///
     /// # Errors
     /// As [`Store::allocate_page`].
@@ -267,14 +275,14 @@ impl Store {
         })
     }
 
-    /// Gives back an id that was allocated and **never used**: no frame, no image, no child word names it. It is free at
-    /// once, unlike after [`Store::free_page`]. Does nothing to an id that has a place.
+    /// Gives back an id that was allocated and **never used**: no frame, no image, no child word names it. It
+    /// is free at once, unlike after [`Store::free_page`]. Does nothing to an id that has a place.
     pub(crate) fn unallocate_page(&self, page: PageId) {
         self.state_mut().map.unallocate(page);
     }
 
-    /// Makes provisional pages part of the next checkpoint. To be called inside the gate, together with the change that makes
-    /// them reachable. Pages that are not provisional are skipped.
+    /// Makes provisional pages part of the next checkpoint. To be called inside the gate, together with the
+    /// change that makes them reachable. Pages that are not provisional are skipped.
     pub(crate) fn adopt(&self, pages: &[PageId]) {
         let mut state = self.state_mut();
         for &page in pages {
@@ -282,11 +290,12 @@ impl Store {
         }
     }
 
-    /// The page has left its tree: its place is given back as soon as no checkpoint needs it, its id with the publish that
-    /// follows the next freeze. To be called inside the gate, together with the change that makes it unreachable, unless
-    /// the page is provisional. Does nothing to an id that is not allocated.
+    /// The page has left its tree: its place is given back as soon as no checkpoint needs it, its id with the
+    /// publish that follows the next freeze. To be called inside the gate, together with the change that
+    /// makes it unreachable, unless the page is provisional. Does nothing to an id that is not allocated.
     ///
-    /// If a checkpoint is in progress and the page was dirty in the frozen epoch, its image of then is still to be installed.
+    /// If a checkpoint is in progress and the page was dirty in the frozen epoch, its image of then is still
+    /// to be installed.
     pub(crate) fn free_page(&self, page: PageId) {
         debug_assert!(!self.read_only, "read-only stores free nothing");
         self.state_mut().free(page);
@@ -298,7 +307,7 @@ impl Store {
     }
 
     /// Whether the page is provisional: of a build that is not reachable yet, or will never be.
-    pub fn is_provisional(&self, page: PageId) -> bool {
+    pub(crate) fn is_provisional(&self, page: PageId) -> bool {
         self.state().map.is_provisional(page)
     }
 
@@ -307,7 +316,8 @@ impl Store {
         Some(self.state().map.get(page)).filter(Placement::is_mapped)
     }
 
-    /// Up to `count_max` pages that have a place, ascending, from `from` on: tree pages and large values alike.
+    /// Up to `count_max` pages that have a place, ascending, from `from` on: tree pages and large values
+    /// alike.
     pub(crate) fn pages_from(&self, from: PageId, count_max: usize) -> Vec<PageId> {
         let state = self.state();
         let (first, _) = page_map::place_of(from);
@@ -375,7 +385,8 @@ impl Store {
         self.health()
     }
 
-    /// Notes the first failure that leaves the disk in an unknown state (\[S5]), and gives the error for the caller.
+    /// Notes the first failure that leaves the disk in an unknown state (\[S5]), and gives the error for the
+    /// caller.
     fn poison(&self, error: Error) -> Error {
         let cause = self.poison.get_or_init(|| Arc::new(error));
         Error::Poisoned {
@@ -399,7 +410,8 @@ impl Store {
         self.durable.lock().expect(NO_PANIC)
     }
 
-    /// Gives out one run for each length, adjacent if there is room, and lengthens the file as needed. All or none.
+    /// Gives out one run for each length, adjacent if there is room, and lengthens the file as needed. All or
+    /// none.
     fn give_out(&self, lens: &[u64]) -> Result<Vec<Run>> {
         let mut state = self.state_mut();
         if let Some(runs) = state.blocks.allocate_adjacent(lens) {

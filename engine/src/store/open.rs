@@ -4,9 +4,9 @@
 //!   superblock slots --choose--> manifest --> map pages --> every run that is reached --> free space
 //! ```
 //!
-//! Each step checks what it found before the next step uses it (\[S7]), so damage ends in an error with its place and the
-//! memory used stays within a small factor of what the file really holds. Opening costs 1 MiB of reading for each GiB of
-//! 16 KiB pages, and no page is read.
+//! Each step checks what it found before the next step uses it (\[S7]), so damage ends in an error with its
+//! place and the memory used stays within a small factor of what the file really holds. Opening costs 1 MiB
+//! of reading for each GiB of 16 KiB pages, and no page is read.
 //!
 //! Tested in `store::tests`.
 
@@ -18,7 +18,7 @@ use super::state::State;
 use super::superblock::{self, SLOT_BLOCKS, Superblock};
 use super::{Durable, Store};
 use crate::error::{Corruption, Error, Result, Usage};
-use crate::id::{BLOCK_BYTES, BlockId, Epoch, TreeId};
+use crate::id::{BLOCK_BYTES, BlockId, Epoch, PAGE_BYTES_MAX, PAGE_BYTES_MIN, TreeId};
 use crate::io::{AlignedBuf, Disk, Write, disk_error};
 use latchkv_latch::primitives::AtomicU64;
 use std::path::Path;
@@ -26,14 +26,15 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Refuses a page size that is no power of two from 4096 to 65536.
-pub(super) fn check_page_bytes(page_bytes: u32) -> Result<()> {
-    if page_bytes.is_power_of_two() && (4096..=65536).contains(&page_bytes) {
+pub(crate) fn check_page_bytes(page_bytes: u32) -> Result<()> {
+    let in_range = (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&(page_bytes as usize));
+    if page_bytes.is_power_of_two() && in_range {
         return Ok(());
     }
     Err(Error::Usage(Usage::BadOption {
         option: "page_bytes",
         actual: page_bytes.to_string(),
-        allowed: "4096, 8192, 16384, 32768 or 65536".into(),
+        allowed: format!("a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"),
     }))
 }
 
@@ -194,8 +195,8 @@ pub(super) fn run_fault(path: &Path, fault: RunFault) -> Error {
 }
 
 impl Store {
-    /// Makes an empty store on an empty disk; durable on return. `path` is for messages. `page_bytes` is a power of two from
-    /// 4096 to 65536.
+    /// Makes an empty store on an empty disk; durable on return. `path` is for messages. `page_bytes` is a
+    /// power of two from 4096 to 65536.
     ///
     /// # Errors
     /// [`Error::Usage`] for the page size, [`Error::Full`], [`Error::Io`].
@@ -239,12 +240,13 @@ impl Store {
         Store::open(disk, path, false)
     }
 
-    /// Opens a store at its newest checkpoint. `path` is for messages. With `read_only` nothing is written, now or later.
+    /// Opens a store at its newest checkpoint. `path` is for messages. With `read_only` nothing is written,
+    /// now or later.
     ///
     /// # Errors
     /// [`OpenError::NotADatabase`](crate::error::OpenError::NotADatabase),
-    /// [`OpenError::NewerVersion`](crate::error::OpenError::NewerVersion), [`Error::Corrupt`] with the offset of the
-    /// damage, [`Error::Io`].
+    /// [`OpenError::NewerVersion`](crate::error::OpenError::NewerVersion), [`Error::Corrupt`] with the offset
+    /// of the damage, [`Error::Io`].
     pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, read_only: bool) -> Result<Store> {
         let file_bytes = disk
             .len_bytes()

@@ -20,10 +20,10 @@
 //!
 //! - [P1] No other state is reachable. Id 0 is held for ever.
 //! - [P2] A slot with a free id is in `with_free`; others may be. So the lowest free id costs O(log slots).
-//! - [P3] A slot whose entries of pages that are not provisional differ from `on_disk` is dirty, or its change is in
-//!   the frozen map.
-//! - [P4] *Provisional* ids are live. They become so only when allocated, and are left out of every freeze until
-//!   adopted, so no durable and no frozen map names their blocks.
+//! - [P3] A slot whose entries of pages that are not provisional differ from `on_disk` is dirty, or its
+//!   change is in the frozen map.
+//! - [P4] *Provisional* ids are live. They become so only when allocated, and are left out of every freeze
+//!   until adopted, so no durable and no frozen map names their blocks.
 //!
 //! Not here: when blocks become free (`blocks`), and which map an image goes to (`state`).
 

@@ -7,9 +7,9 @@
 //!
 //! An image that was written and not installed is named by nothing; a crash forgets it.
 //!
-//! A reader looks a placement up and then reads without a lock on it, so the run may be superseded, freed and written again
-//! meanwhile. The checksum, seeded by the page, shows that; then the map says something else, and the reader tries again.
-//! The file is not cut while blocks are read.
+//! A reader looks a placement up and then reads without a lock on it, so the run may be superseded, freed and
+//! written again meanwhile. The checksum, seeded by the page, shows that; then the map says something else,
+//! and the reader tries again. The file is not cut while blocks are read.
 //!
 //! Tested here and in `store::tests`.
 
@@ -36,17 +36,19 @@ pub(crate) struct Image<'a> {
 }
 
 impl Store {
-    /// Reads a tree page into `buf`, which has room for [`Store::page_bytes`], and verifies its checksum. Gives the bytes of
-    /// the image, a multiple of [`BLOCK_BYTES`]; those beyond are left as they were.
+    /// Reads a tree page into `buf`, which has room for [`Store::page_bytes`], and verifies its checksum.
+    /// Gives the bytes of the image, a multiple of [`BLOCK_BYTES`]; those beyond are left as they were.
     ///
-    /// A page that is freed meanwhile may be reported as damaged or be found with the content of another page of the same
-    /// id: the caller validates the way it came before it believes either.
+    /// A page that is freed meanwhile may be reported as damaged or be found with the content of another page
+    /// of the same id: the caller validates the way it came before it believes either.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page has no place, is greater than a tree page, or its checksum is wrong; [`Error::Io`].
+    /// [`Error::Corrupt`] if the page has no place, is greater than a tree page, or its checksum is wrong;
+    /// [`Error::Io`].
     pub(crate) fn read_page(&self, page: PageId, buf: &mut AlignedBuf) -> Result<usize> {
         let room = buf.len().min(self.page_bytes as usize);
-        for moves in 0.. {
+        let mut moves = 0;
+        loop {
             let placement = self.must_be_mapped(page)?;
             let bytes = placement.bytes();
             if bytes > room {
@@ -67,15 +69,16 @@ impl Store {
             if moves == MOVES_MAX || self.placement(page) == Some(placement) {
                 return Err(failure);
             }
+            moves += 1;
         }
-        unreachable!("the loop is left after MOVES_MAX rounds")
     }
 
-    /// Writes images to runs of their own, as one batch, and gives where they lie. They are in no map: each is to be
-    /// [installed](Store::install) or [discarded](Store::discard).
+    /// Writes images to runs of their own, as one batch, and gives where they lie. They are in no map: each
+    /// is to be [installed](Store::install) or [discarded](Store::discard).
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing is written. [`Error::Denied`]; [`Error::Poisoned`], now or from an earlier failure.
+    /// [`Error::Full`]: nothing is written. [`Error::Denied`]; [`Error::Poisoned`], now or from an earlier
+    /// failure.
     pub(crate) fn write_images(&self, images: &[Image<'_>]) -> Result<Vec<Placement>> {
         self.writable("write a page")?;
         if images.is_empty() {
@@ -115,12 +118,12 @@ impl Store {
         Ok(placements.collect())
     }
 
-    /// Puts an image into the map: the current one, the frozen one or both, by the epoch in which its page was first
-    /// changed (rules \[I1] to \[I3] of `state`). If the page was freed meanwhile and no checkpoint wants the image, its run
-    /// is given back.
+    /// Puts an image into the map: the current one, the frozen one or both, by the epoch in which its page
+    /// was first changed (rules \[I1] to \[I3] of `state`). If the page was freed meanwhile and no checkpoint
+    /// wants the image, its run is given back.
     ///
-    /// The caller sees to it that images of one page are installed in the order of their contents, and that those of the
-    /// frozen epoch are installed before [`Store::publish`].
+    /// The caller sees to it that images of one page are installed in the order of their contents, and that
+    /// those of the frozen epoch are installed before [`Store::publish`].
     pub(crate) fn install(&self, page: PageId, placement: Placement, image_epoch: Epoch) {
         debug_assert!(placement.is_mapped(), "an image that was written");
         self.state_mut().install(page, placement, image_epoch);
@@ -201,7 +204,8 @@ impl Store {
         })
     }
 
-    /// Writes a batch to runs that were given out for it. A full disk gives them back; any other failure poisons.
+    /// Writes a batch to runs that were given out for it. A full disk gives them back; any other failure
+    /// poisons.
     pub(super) fn write_runs(
         &self,
         writes: &[Write<'_>],

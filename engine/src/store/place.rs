@@ -14,8 +14,8 @@
 //! | map page | [`seed_map_page`]: 2^63 + its index |
 //! | manifest | [`seed_manifest`]: 2^62 + the sequence number of its checkpoint |
 //!
-//! - [E1] An entry of 16 zero bytes, and only that one, is *unmapped*. `blocks == 0` with anything else beside it is
-//!   damage.
+//! - [E1] An entry of 16 zero bytes, and only that one, is *unmapped*. `blocks == 0` with anything else
+//!   beside it is damage.
 //! - [E2] A mapped entry lies in `RESERVED_BLOCKS .. file blocks`; checked before it is used.
 
 use crate::id::{BLOCK_BYTES, BlockId, PageId};

@@ -1,5 +1,5 @@
-//! Which map an image goes to, and what becomes of the place it had: the current map, the frozen map of a checkpoint in
-//! progress, and the blocks, as one state under one lock. No I/O.
+//! Which map an image goes to, and what becomes of the place it had: the current map, the frozen map of a
+//! checkpoint in progress, and the blocks, as one state under one lock. No I/O.
 //!
 //! # Example
 //!
@@ -22,22 +22,25 @@
 //! Let `f` be the frozen epoch, `was` what the frozen map says of the page, `now` what the current map says.
 //! *Left out* is a page that was provisional at the freeze.
 //!
-//! - [I1] No checkpoint in progress, or image epoch > `f`, or the page is left out: current := image; `now` is superseded.
-//!   If the page is not live (freed meanwhile), or is left out and an image of a later epoch came first (so this one was put
-//!   aside), nobody wants the image: its run is released.
-//! - [I2] Image epoch <= `f`, page live and `now == was`: frozen := current := image, which is not fresh; `was` waits in
-//!   pending.frozen, as the checkpoint no longer names it.
-//! - [I3] Image epoch <= `f`, and `now != was` or the page was freed since the freeze: frozen := image, current stays;
-//!   the image waits in pending.next. `was` is there already, put by the change that made `now` differ.
-//! - [I4] Freeing: current := unmapped, `now` is superseded, the id is held until the publish that follows the next
-//!   freeze. So an image with epoch <= `f` always means the page of the freeze.
-//! - [I5] *Superseded* is: released if the page is provisional; else free at once if fresh; else pending.next.
-//! - [I6] `now == was` proves that the current map was not changed since the freeze: a run that the frozen map names is
-//!   not fresh, so it is not given out again while the checkpoint lasts.
-//! - [I7] A map page is kept for the frozen map before its first change after the freeze, without what is left out. So a
-//!   freeze costs a reference count for each dirty map page, and a copy only where provisional pages are.
-//! - [I8] Once sealed (publish has begun) the frozen map does not change. An image that [I2] would take then goes to the
-//!   current map alone; one that [I3] would take is released.
+//! - [I1] No checkpoint in progress, or image epoch > `f`, or the page is left out: current := image; `now`
+//!   is superseded. If the page is not live (freed meanwhile), or is left out and an image of a later epoch
+//!   came first (so this one was put aside), nobody wants the image: its run is released.
+//! - [I2] Image epoch <= `f`, page live and `now == was`: frozen := current := image, which is not fresh;
+//!   `was` waits in pending.frozen, as the checkpoint no longer names it.
+//! - [I3] Image epoch <= `f`, and `now != was` or the page was freed since the freeze: frozen := image,
+//!   current stays; the image waits in pending.next. `was` is there already, put by the change that made
+//!   `now` differ.
+//! - [I4] Freeing: current := unmapped, `now` is superseded, the id is held until the publish that follows
+//!   the next freeze. So an image with epoch <= `f` always means the page of the freeze.
+//! - [I5] *Superseded* is: released if the page is provisional; else free at once if fresh; else
+//!   pending.next.
+//! - [I6] `now == was` proves that the current map was not changed since the freeze: a run that the frozen
+//!   map names is not fresh, so it is not given out again while the checkpoint lasts.
+//! - [I7] A map page is kept for the frozen map before its first change after the freeze, without what is
+//!   left out. So a freeze costs a reference count for each dirty map page, and a copy only where provisional
+//!   pages are.
+//! - [I8] Once sealed (publish has begun) the frozen map does not change. An image that [I2] would take then
+//!   goes to the current map alone; one that [I3] would take is released.
 //!
 //! Tested by `store::tests`, which plays random traffic against a model and cuts the power at every sync.
 
@@ -235,7 +238,8 @@ impl State {
         self.held_frozen.append(&mut self.held_next);
     }
 
-    /// The checkpoint is durable: its map pages and its manifest lie where it says, and what it superseded is free.
+    /// The checkpoint is durable: its map pages and its manifest lie where it says, and what it superseded is
+    /// free.
     pub(super) fn published(&mut self, written: &[(usize, Placement, u64)], manifest: Placement) {
         for &(index, placement, reach) in written {
             let old = self.map.set_on_disk(index, placement, reach);
@@ -258,7 +262,8 @@ impl State {
         self.frozen = None;
     }
 
-    /// The checkpoint was given up before anything named it: all that it was to make durable waits for the next.
+    /// The checkpoint was given up before anything named it: all that it was to make durable waits for the
+    /// next.
     pub(super) fn aborted(&mut self) {
         if let Some(mut frozen) = self.frozen.take() {
             self.dirty.append(&mut frozen.dirty);

@@ -7,15 +7,18 @@
 //!         [m.checksum][file blocks][ zeros                                       ][ xxh3-64   ]
 //! ```
 //!
-//! All numbers are little-endian. `m.` is the manifest. `file blocks` is the end of the highest block that the checkpoint
-//! reaches, so a file shorter than that has lost something. `ckpt lsn` is 0: it is where a log would be read from.
+//! All numbers are little-endian. `m.` is the manifest. `file blocks` is the end of the highest block that
+//! the checkpoint reaches, so a file shorter than that has lost something. `ckpt lsn` is 0: it is where a log
+//! would be read from.
 //!
-//! Slot 0 is block 0, slot 1 is block 16; 64 KiB apart, so that no sector or stripe unit of usual size holds both.
+//! Slot 0 is block 0, slot 1 is block 16; 64 KiB apart, so that no sector or stripe unit of usual size holds
+//! both.
 //!
 //! # Validity
 //!
-//! A slot is *valid* when (1) the magic is there, (2) the checksum over bytes 0..4088 is right, (3) the version is one
-//! that is understood, (4) the page shift is 12 to 16. The valid slot with the greatest sequence is the database.
+//! A slot is *valid* when (1) the magic is there, (2) the checksum over bytes 0..4088 is right, (3) the
+//! version is one that is understood, (4) the page shift is 12 to 16. The valid slot with the greatest
+//! sequence is the database.
 //!
 //! | slots | answer |
 //! |---|---|
@@ -130,8 +133,8 @@ impl Superblock {
     }
 }
 
-/// Chooses between the blocks found in the two slots (shorter than a block if the file is) by the table of the module
-/// head; gives the superblock and the number of its slot.
+/// Chooses between the blocks found in the two slots (shorter than a block if the file is) by the table of
+/// the module head; gives the superblock and the number of its slot.
 pub(super) fn choose(slots: [&[u8]; 2], path: &Path) -> Result<(Superblock, usize)> {
     let found = slots.map(Superblock::decode);
     let mut best: Option<(Superblock, usize)> = None;

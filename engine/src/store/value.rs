@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The length in bytes is kept by whoever names the value (its leaf), not here. A value is written once, as a
-//! provisional page, and never changed; replacing it frees the page and writes another. Transfers are of 1 MiB through an
-//! aligned buffer, so the memory used does not grow with the value.
+//! provisional page, and never changed; replacing it frees the page and writes another. Transfers are of 1
+//! MiB through an aligned buffer, so the memory used does not grow with the value.
 //!
 //! Tested here: lengths around blocks and chunks, damage, lengths that do not fit.
 
@@ -20,7 +20,7 @@ use crate::io::{AlignedBuf, Write};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Greatest length of a large value in bytes: 1 GiB.
-pub(super) const VALUE_BYTES_MAX: usize = 1 << 30;
+pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
 
 /// Blocks of a value of that many bytes; an empty one has a block too.
 fn blocks_of(bytes: usize) -> usize {
@@ -28,8 +28,8 @@ fn blocks_of(bytes: usize) -> usize {
 }
 
 impl Store {
-    /// Writes a value of up to [`VALUE_BYTES_MAX`] as a new provisional page, to be [adopted](Store::adopt) or
-    /// [freed](Store::free_page).
+    /// Writes a value of up to [`VALUE_BYTES_MAX`] as a new provisional page, to be [adopted](Store::adopt)
+    /// or [freed](Store::free_page).
     ///
     /// # Errors
     /// [`Error::Usage`] for a length over the limit; [`Error::Full`]: nothing is kept; [`Error::Denied`],
@@ -80,11 +80,12 @@ impl Store {
         })
     }
 
-    /// Reads a large value of `bytes` bytes into `out`, which is cleared first and holds nothing after an error.
+    /// Reads a large value of `bytes` bytes into `out`, which is cleared first and holds nothing after an
+    /// error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page has no place, does not have the blocks of a value of that length (nothing is allocated
-    /// for it then), or its checksum is wrong; [`Error::Io`].
+    /// [`Error::Corrupt`] if the page has no place, does not have the blocks of a value of that length
+    /// (nothing is allocated for it then), or its checksum is wrong; [`Error::Io`].
     pub(crate) fn read_value(&self, page: PageId, bytes: usize, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         let placement = self.must_be_mapped(page)?;

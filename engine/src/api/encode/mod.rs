@@ -1,8 +1,9 @@
 //! Encoders whose bytes sort as their values do.
 //!
-//! A tree orders its keys as bytes. These encoders turn numbers, strings, options and tuples into bytes that come in the
-//! order of the values, so that a range of values is a range of keys. They are not a general format for values: there is
-//! no versioning and no self-description, and a key says nothing of the type that it was made from.
+//! A tree orders its keys as bytes. These encoders turn numbers, strings, options and tuples into bytes that
+//! come in the order of the values, so that a range of values is a range of keys. They are not a general
+//! format for values: there is no versioning and no self-description, and a key says nothing of the type that
+//! it was made from.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,10 +47,11 @@
 //! Reverse        all bits flipped                              Reverse("b") 9d ff ff
 //! ```
 //!
-//! Floats are in the order of `total_cmp`, of IEEE 754: negative NaNs, -∞, …, -0.0, 0.0, …, ∞, NaNs. So -0.0 and 0.0 are
-//! two keys though they are equal as numbers, and so are two NaNs with different bits. `usize` and `isize` have no
-//! encoder, as files move between machines. Neither have arrays of bytes, since `b"ab"` and `b"abc"` would then be of
-//! two types with two encodings: `&b"ab"[..]` is a byte string, `u128::from_be_bytes` takes a UUID.
+//! Floats are in the order of `total_cmp`, of IEEE 754: negative NaNs, -∞, …, -0.0, 0.0, …, ∞, NaNs. So -0.0
+//! and 0.0 are two keys though they are equal as numbers, and so are two NaNs with different bits. `usize`
+//! and `isize` have no encoder, as files move between machines. Neither have arrays of bytes, since `b"ab"`
+//! and `b"abc"` would then be of two types with two encodings: `&b"ab"[..]` is a byte string,
+//! `u128::from_be_bytes` takes a UUID.
 //!
 //! A tree whose keys are single strings needs no encoder: the bytes of a string sort as they are.
 //!
@@ -58,16 +60,17 @@
 //! For values `a` and `b` of one type:
 //!
 //! - \[E1\] `encode(a)` and `encode(b)` compare as `a` and `b` do (floats: as `total_cmp` does).
-//! - \[E2\] `encode(a)` is no proper prefix of `encode(b)`. So encodings can be set one after the other, the first
-//!   difference decides, and flipping all bits turns the order round.
-//! - \[E3\] `decode(encode(a))` is `a`, to the bit; other bytes than these are an error. So a value has one key.
+//! - \[E2\] `encode(a)` is no proper prefix of `encode(b)`. So encodings can be set one after the other, the
+//!   first difference decides, and flipping all bits turns the order round.
+//! - \[E3\] `decode(encode(a))` is `a`, to the bit; other bytes than these are an error. So a value has one
+//!   key.
 //! - \[E4\] No bytes make decoding panic, and it allocates no more than a few times their length.
 //!
-//! A type of one's own that implements [`KeyEncode`] keeps E1 and E2 to be usable in tuples; encoding its fields in the
-//! order in which they are compared does that.
+//! A type of one's own that implements [`KeyEncode`] keeps E1 and E2 to be usable in tuples; encoding its
+//! fields in the order in which they are compared does that.
 //!
-//! Tested by comparing random and almost equal values with their encodings, by round trips, by random and altered bytes
-//! (E4, and E3 for those that decode), and by the table above byte for byte.
+//! Tested by comparing random and almost equal values with their encodings, by round trips, by random and
+//! altered bytes (E4, and E3 for those that decode), and by the table above byte for byte.
 
 mod number;
 mod text;
@@ -89,8 +92,8 @@ pub trait KeyDecode: Sized {
     /// Takes one value from the front of `input` and moves `input` behind it.
     ///
     /// # Errors
-    /// If `input` does not start with an encoding of this type. The offset of the error counts from the start of
-    /// `input`, which is then anywhere.
+    /// If `input` does not start with an encoding of this type. The offset of the error counts from the start
+    /// of `input`, which is then anywhere.
     fn decode_from(input: &mut &[u8]) -> Result<Self, DecodeError>;
 }
 

@@ -66,7 +66,8 @@ signed!(i8 as u8 i16 as u16 i32 as u32 i64 as u64 i128 as u128);
 
 macro_rules! float {
     ($($number:ty as $bits:ty)*) => {$(
-        /// In the order of `total_cmp`: the bits of positive numbers grow with them, those of negative ones shrink.
+        /// In the order of `total_cmp`: the bits of positive numbers grow with them, those of negative ones
+        /// shrink.
         impl KeyEncode for $number {
             fn encode_into(&self, out: &mut Vec<u8>) {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);

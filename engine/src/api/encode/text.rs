@@ -5,8 +5,8 @@
 //!          a   \0     b   end
 //! ```
 //!
-//! A string that goes on where another ends has there a byte of 01 or more, or 00 ff for a zero byte: both sort behind
-//! the end 00 00, and no encoding is a prefix of another (E1, E2).
+//! A string that goes on where another ends has there a byte of 01 or more, or 00 ff for a zero byte: both
+//! sort behind the end 00 00, and no encoding is a prefix of another (E1, E2).
 
 use super::{DecodeError, DecodeFault, KeyDecode, KeyEncode};
 

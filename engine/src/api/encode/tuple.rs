@@ -23,8 +23,8 @@ impl<T: KeyDecode> KeyDecode for Option<T> {
     }
 }
 
-/// The value with all bits flipped: descending. As no encoding is a prefix of another (E2), the first byte that differs
-/// decides before and after.
+/// The value with all bits flipped: descending. As no encoding is a prefix of another (E2), the first byte
+/// that differs decides before and after.
 impl<T: KeyEncode> KeyEncode for Reverse<T> {
     fn encode_into(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -33,7 +33,8 @@ impl<T: KeyEncode> KeyEncode for Reverse<T> {
     }
 }
 
-/// The value with all bits flipped. Decoding copies what is left of the key, since only the value knows its length.
+/// The value with all bits flipped. Decoding copies what is left of the key, since only the value knows its
+/// length.
 impl<T: KeyDecode> KeyDecode for Reverse<T> {
     fn decode_from(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let mut flipped = input.to_vec();

@@ -5,8 +5,10 @@
 //!             |  |           ->                     |
 //!         [left][right]                          [left]
 //! ```
-//! The right page leaves the tree and is freed. A merge that does not fit, or that would leave a page nearly full, is not done.
+//! The right page leaves the tree and is freed. A merge that does not fit, or that would leave a page nearly
+//! full, is not done.
 
+use super::SPARSE_PERCENT;
 use crate::btree::attempts::Attempts;
 use crate::btree::{Btree, NodeAt, Reached};
 use crate::error::Result;
@@ -15,8 +17,6 @@ use crate::pool::FrameX;
 
 /// Two siblings are merged if together they are no fuller than this, in percent of a page.
 const MERGED_PERCENT_MAX: usize = 85;
-/// A node less full than this asks for a merge, in percent.
-const SPARSE_PERCENT: usize = 40;
 /// Tries before a merge is left to the next delete.
 const TRIES: usize = 8;
 
@@ -30,8 +30,8 @@ enum Merge {
 }
 
 impl<'p> Btree<'p> {
-    /// Merges the node at `level` that covers `key` with a sibling if both fit, and goes on upwards. The caller holds no
-    /// latch and is outside the gate, unless it holds the gate for longer.
+    /// Merges the node at `level` that covers `key` with a sibling if both fit, and goes on upwards. The
+    /// caller holds no latch and is outside the gate, unless it holds the gate for longer.
     pub(in crate::btree) fn merge_at(
         self,
         attempts: &mut Attempts<'p>,
@@ -57,7 +57,7 @@ impl<'p> Btree<'p> {
 
     fn try_merge(self, key: &[u8], level: u8) -> Result<Merge> {
         let Some(reached) = self.try_descend(level, |page| page.find_child(key))? else {
-            return Ok(Merge::Restart);
+            return Ok(if self.is_lower_than(level)? { Merge::Done } else { Merge::Restart });
         };
         let Some((parent, at)) = reached.parent else { return self.lower_root(reached.node) };
         let children = self.page(parent).count() + 1;

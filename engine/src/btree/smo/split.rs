@@ -5,8 +5,8 @@
 //!              |            ->                     |  |
 //!            [node]                            [node][new]     node < s <= new
 //! ```
-//! A parent without room for `s` is split first. A full root keeps its page id: its content moves to a new page, of which it
-//! becomes the parent, and that page is split.
+//! A parent without room for `s` is split first. A full root keeps its page id: its content moves to a new
+//! page, of which it becomes the parent, and that page is split.
 
 use crate::btree::attempts::Attempts;
 use crate::btree::{Btree, NodeAt, Reached};
@@ -56,11 +56,13 @@ impl<'p> Btree<'p> {
     }
 
     fn try_split(self, key: &[u8], level: u8, need_words: usize) -> Result<Split> {
-        // A root needs two: one for its content, one for the split of that. The reservation is inside the gate.
+        // A root needs two: one for its content, one for the split of that. The reservation is inside the
+        // gate.
         let mut reservation = self.pool.reserve(2)?;
         self.check_alive()?;
         let Some(reached) = self.try_descend(level, |page| page.find_child(key))? else {
-            return Ok(Split::Restart);
+            // A parent that is gone needs no room: whoever asked for it looks again.
+            return Ok(if self.is_lower_than(level)? { Split::Done } else { Split::Restart });
         };
         match reached.parent {
             None => self.split_root(reached.node, key, need_words, &mut reservation),

@@ -8,10 +8,10 @@
 //!   sector 9:   durable -> v1 -> v2 -> v3       v3 kept | durable: lost | v1, v2: reordered | v3 over older: torn
 //! ```
 //!
-//! [`CrashMode::Random`] draws a style first, so that both nearly whole and nearly empty outcomes are common: the share of
-//! what is kept, whether whole writes or single sectors share a fate, and whether sectors tear. Then it draws each fate. The
-//! length is drawn apart from the data, as file systems keep it: data past it are gone, and a length without data
-//! shows zeros.
+//! [`CrashMode::Random`] draws a style first, so that both nearly whole and nearly empty outcomes are common:
+//! the share of what is kept, whether whole writes or single sectors share a fate, and whether sectors tear.
+//! Then it draws each fate. The length is drawn apart from the data, as file systems keep it: data past it
+//! are gone, and a length without data shows zeros.
 
 use super::SECTOR_BYTES;
 use super::image::Image;
@@ -68,8 +68,8 @@ impl Snapshot {
         self.pending.len()
     }
 
-    /// The disk found after a power cut at this moment: no faults planned, all of it durable. The same seed and mode give
-    /// the same disk.
+    /// The disk found after a power cut at this moment: no faults planned, all of it durable. The same seed
+    /// and mode give the same disk.
     pub fn crash(&self, seed: u64, mode: CrashMode) -> super::SimDisk {
         let mut rng = Rng::new(seed);
         let image = match mode {

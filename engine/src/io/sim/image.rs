@@ -6,8 +6,8 @@
 //!              +-> [ Arc page ][ none ] ...   4 KiB each, shared between images until written
 //! ```
 //!
-//! A copy costs one counter per MiB of file, so a test can keep thousands of states. Sparse: a write at 4 GiB takes a
-//! few pages.
+//! A copy costs one counter per MiB of file, so a test can keep thousands of states. Sparse: a write at 4 GiB
+//! takes a few pages.
 //!
 //! Invariant \[I1\]: no byte at or past `len_bytes` is other than zero, so growing shows zeros.
 
@@ -94,7 +94,8 @@ impl Image {
     }
 }
 
-/// Calls `visit(chunk, page in chunk, start in page, range of the buffer)` for each page that a range touches.
+/// Calls `visit(chunk, page in chunk, start in page, range of the buffer)` for each page that a range
+/// touches.
 fn for_pages(
     offset: u64,
     len: usize,

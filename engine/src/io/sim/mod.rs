@@ -13,13 +13,15 @@
 //!
 //! # The model
 //!
-//! - \[S1\] The unit is a sector of 512 bytes. A power cut may keep, lose or tear each unsynced sector, or leave an
-//!   older unsynced version of it. Nothing else in the file changes.
+//! - \[S1\] The unit is a sector of 512 bytes. A power cut may keep, lose or tear each unsynced sector, or
+//!   leave an older unsynced version of it. Nothing else in the file changes.
 //! - \[S2\] After a sync that succeeded, a power cut changes nothing.
 //! - \[S3\] The length is kept apart from the data: any length since the last sync may be found.
-//! - \[S4\] A write that fails with `EIO` leaves any of its sectors; with `ENOSPC`, a first part of the batch.
-//! - \[S5\] A sync that fails makes any of the pending sectors durable and **drops the others**: reads still see
-//!   them, no later sync saves them. So a caller that retries a sync loses data here, as it does on Linux.
+//! - \[S4\] A write that fails with `EIO` leaves any of its sectors; with `ENOSPC`, a first part of the
+//!   batch.
+//! - \[S5\] A sync that fails makes any of the pending sectors durable and **drops the others**: reads still
+//!   see them, no later sync saves them. So a caller that retries a sync loses data here, as it does on
+//!   Linux.
 //! - \[S6\] The same seed and the same calls give the same disk.
 //!
 //! Not modelled: time, bit rot (use [`SimDisk::damage`]), a sector of another file.
@@ -144,7 +146,8 @@ impl SimDisk {
         self.state().faults.clear();
     }
 
-    /// Greatest length of the file in bytes: what would make it longer fails with `ENOSPC`. `None` = no limit.
+    /// Greatest length of the file in bytes: what would make it longer fails with `ENOSPC`. `None` = no
+    /// limit.
     pub fn set_capacity(&self, bytes_max: Option<u64>) {
         self.state().capacity_bytes = bytes_max;
     }

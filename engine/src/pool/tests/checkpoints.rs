@@ -45,8 +45,8 @@ fn a_page_written_twice_in_an_epoch_counts_once() {
     assert_eq!(report.pages, 0);
 }
 
-/// Between the freeze and the first write of a checkpoint a writer changes more pages than can be put aside, and
-/// frees two. None of that is in the checkpoint, all of it is in the next.
+/// Between the freeze and the first write of a checkpoint a writer changes more pages than can be put aside,
+/// and frees two. None of that is in the checkpoint, all of it is in the next.
 #[test]
 fn a_change_behind_the_freeze_stays_out_of_the_checkpoint() {
     let _watchdog = watchdog("a_change_behind_the_freeze_stays_out_of_the_checkpoint");
@@ -120,8 +120,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Writers change two pages each inside the gate, and a third that is made and freed again. Each checkpoint is the
-/// state at its gate, whatever the writers and evictors do meanwhile.
+/// Writers change two pages each inside the gate, and a third that is made and freed again. Each checkpoint
+/// is the state at its gate, whatever the writers and evictors do meanwhile.
 fn checkpoints_under_writers(frames: usize) {
     const WRITERS: usize = 4;
     const PAIRS: usize = 8;
@@ -231,8 +231,8 @@ fn provisional_pages_are_in_no_checkpoint_until_they_are_adopted() {
     }
 }
 
-/// The page is in the first checkpoint, whose map page nothing else changes afterwards. The next checkpoint has to
-/// write that map page again, or it would name a page whose blocks it gives back.
+/// The page is in the first checkpoint, whose map page nothing else changes afterwards. The next checkpoint
+/// has to write that map page again, or it would name a page whose blocks it gives back.
 #[test]
 fn a_page_freed_behind_the_freeze_leaves_with_the_next_checkpoint() {
     let bench = bench(16);

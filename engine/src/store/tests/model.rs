@@ -355,8 +355,8 @@ impl World {
         Ok(())
     }
 
-    /// Opens what a power cut left after that many calls, and fails unless it is the checkpoint that it must be or the one
-    /// that was being published.
+    /// Opens what a power cut left after that many calls, and fails unless it is the checkpoint that it must
+    /// be or the one that was being published.
     pub(super) fn assert_recovers(&self, disk: SimDisk, calls: u64) -> World {
         let disk = Arc::new(disk);
         let store = reopen(&disk);

@@ -1,5 +1,4 @@
 //! The two other ways to end X.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::Latch;
 use latchkv_latch::primitives::Mutant;

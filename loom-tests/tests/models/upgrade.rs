@@ -1,5 +1,4 @@
 //! Optimistic -> X and optimistic -> S.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::Latch;
 use latchkv_latch::primitives::AtomicU64;

@@ -1,6 +1,5 @@
 //! Writers inside the gate against a checkpoint that closes it. The data is a loom `UnsafeCell`: two accesses that
 //! are not ordered are an error.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::Gate;
 use latchkv_latch::primitives::Mutant;

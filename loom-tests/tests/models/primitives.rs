@@ -1,5 +1,4 @@
 //! What the models stand on: that loom runs the interleavings they need.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::primitives::AtomicU64;
 use latchkv_latch::primitives::Ordering::Relaxed;

@@ -1,5 +1,4 @@
 //! Cells of two entries, so that the third page of a cell overflows.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::cell::Line24;
 use latchkv_latch::primitives::Mutant;

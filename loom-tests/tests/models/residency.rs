@@ -1,5 +1,4 @@
 //! Frames that are claimed, read and evicted; hints that are repaired.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::cell::Line24;
 use latchkv_latch::primitives::AtomicU64;

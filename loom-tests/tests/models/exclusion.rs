@@ -1,5 +1,4 @@
 //! S against X, with parking. The data is a loom `UnsafeCell`: two accesses that are not ordered are an error.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::Latch;
 use latchkv_latch::primitives::Mutant;

@@ -1,5 +1,4 @@
 //! Begin, read, validate, against one writer.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::Latch;
 use latchkv_latch::primitives::AtomicU64;

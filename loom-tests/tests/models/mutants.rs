@@ -1,5 +1,4 @@
 //! Every mutant has a model that must notice it.
-#![cfg(latchkv_loom)]
 
 use latchkv_latch::primitives::Mutant;
 

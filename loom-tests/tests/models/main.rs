@@ -1,0 +1,13 @@
+//! All models, in one program: see the crate's head for how to run them.
+
+#![cfg(latchkv_loom)]
+
+mod clean_and_downgrade;
+mod exclusion;
+mod gate;
+mod mutants;
+mod page_hash;
+mod primitives;
+mod residency;
+mod seqlock;
+mod upgrade;
