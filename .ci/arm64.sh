@@ -15,7 +15,7 @@ packages() {
     dpkg --print-foreign-architectures | grep -qx arm64 || as_root dpkg --add-architecture arm64
     ensure_packages rustc-web libstd-rust-web-dev:arm64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     $RUSTC --version
-    qemu-aarch64 --version | head -1
+    qemu-aarch64 --version | sed -n 1p
 }
 
 target=aarch64-unknown-linux-gnu

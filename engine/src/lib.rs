@@ -1,8 +1,8 @@
 //! latchkv: an embedded, concurrent key-value storage engine.
 //!
 //! A database is a directory with named trees in it, each an ordered map from byte strings to byte strings.
-//! Readers take no latch and store to no shared memory; writers of different leaves do not meet; a checkpoint
-//! makes one consistent state durable without overwriting the last.
+//! Readers of pages in memory take no latch and do no read-modify-write; writers of different leaves do not
+//! meet; a checkpoint makes one consistent state durable without overwriting the last.
 //!
 //! ```
 //! # fn main() -> latchkv::Result<()> {

@@ -1,4 +1,9 @@
 //! The public face: thin, and all of it usable from many threads at once.
+//!
+//! What it is for: handles that keep the parts below alive, argument checks, the words of the errors. What it
+//! is not: a place where anything is decided about pages; `catalog` and `btree` do that.
+//!
+//! Tested by `engine/tests`, whole, and by the examples in its documentation. `encode` has tests of its own.
 
 mod background;
 mod db;

@@ -83,9 +83,9 @@ impl Tree {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// Hands the value of `key` to `f` without giving out a copy. The point read that costs least: no latch,
-    /// no store to shared memory, no heap allocation. `f` is called once, with no latch held, and may call
-    /// the database again.
+    /// Hands the value of `key` to `f` without giving out a copy. The point read that costs least: of pages
+    /// in memory it takes no latch, does no read-modify-write and allocates nothing. `f` is called once, with
+    /// no latch held, and may call the database again.
     ///
     /// ```
     /// # fn main() -> latchkv::Result<()> {

@@ -15,19 +15,19 @@ use latchkv_latch::primitives::Ordering;
 enum Step {
     Restart,
     Further,
-    /// The root is gone.
-    Gone,
+    /// The root is an empty leaf, and all that is left.
+    Emptied,
 }
 
 impl<'p> Btree<'p> {
-    /// Frees every page of the tree, the root last.
+    /// Frees every page of the tree but the root, which is an empty leaf then.
     pub(crate) fn destroy(self) -> Result<()> {
         let mut attempts = self.attempts();
         loop {
             match self.destroy_last_leaf()? {
                 Step::Restart => attempts.again(),
                 Step::Further => {}
-                Step::Gone => return Ok(()),
+                Step::Emptied => return Ok(()),
             }
         }
     }
@@ -71,9 +71,10 @@ impl<'p> Btree<'p> {
             }
             return Ok(Step::Restart);
         };
-        let extents = self.extents_of(&x);
-        let ready = extents.and_then(|extents| {
-            parent_x.as_ref().map_or(Ok(()), |parent| self.pool.touch(parent))?;
+        // What will be changed: the parent of a leaf that is freed, or the root.
+        let changed = parent_x.as_ref().unwrap_or(&x);
+        let ready = self.extents_of(&x).and_then(|extents| {
+            self.pool.touch(changed)?;
             Ok(extents)
         });
         let extents = match ready {
@@ -89,8 +90,11 @@ impl<'p> Btree<'p> {
         for extent in extents {
             self.pool.free_unloaded(extent);
         }
+        let Some(parent) = parent_x else {
+            Btree::format_root(x.page(), x.page_id(), self.core.id);
+            return Ok(Step::Emptied);
+        };
         self.pool.free(x);
-        let Some(parent) = parent_x else { return Ok(Step::Gone) };
         let page = parent.page();
         match page.count().checked_sub(1) {
             Some(last) => {

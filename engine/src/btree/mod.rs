@@ -1,10 +1,10 @@
 //! B+-trees over the buffer pool.
 //!
 //! Readers and writers come down by optimistic lock coupling: begin the child, then validate the parent. A
-//! reader never stores to shared memory. An update upgrades only its leaf; a full node is split, an
-//! underfull one merged, by a pass of its own from above that latches parent, then node, then sibling. The
-//! root keeps its page id for the life of the tree, and there are no sibling links: a scan goes on by the
-//! fence key of the leaf that it leaves.
+//! reader does no read-modify-write, but to repair a hint or to park; it stores a reference bit that is
+//! clear. An update upgrades only its leaf; a full node is split, an underfull one merged, by a pass of its
+//! own from above that latches parent, then node, then sibling. The root keeps its page id for the life of
+//! the tree, and there are no sibling links: a scan goes on by the fence key of the leaf that it leaves.
 //!
 //! * [T1] A value read optimistically is used only after the latch of its page validated.
 //! * [T2] `find` is asked only for keys between the page's fences: a descent whose every step

@@ -1,5 +1,6 @@
-//! Point reads: no latch, no store to shared memory, no heap allocation but for the scratch of a thread's
-//! first read.
+//! Point reads. With the pages in memory and their hints right: no latch, no read-modify-write, no heap
+//! allocation but for the scratch of a thread's first read, and no store to shared memory but of a reference
+//! bit that is clear.
 
 use super::{Btree, NodeAt};
 use crate::error::Result;

@@ -141,8 +141,13 @@ impl<'p> Btree<'p> {
             page.insert_record(found.at, key, 0, incoming.payload)
         };
         if !stored {
+            let covered = page.covers(key);
             x.release_clean();
             drop(inside);
+            if !covered {
+                // Room would not help: the file says that this page holds keys that it does not.
+                return Err(self.damage(page.page_id(), "page does not cover a key that led to it"));
+            }
             let payload_len = match incoming.payload {
                 LeafPayload::Inline(value) => value.len(),
                 LeafPayload::Extent { .. } => LeafPayload::EXTENT_BYTES,

@@ -17,6 +17,9 @@
 //!   record names what is left, and opening the database goes on with it.
 //! * [D3] Lock order: `definitions`, gate, `lengths`. A checkpoint takes `lengths` alone, with the gate
 //!   closed.
+//!
+//! Tested through the public API by `engine/tests`: `model` and `open` for what definitions do, `concurrent`
+//! for definitions among writers, `crash` for [D2].
 
 mod records;
 mod registry;
@@ -156,8 +159,7 @@ impl Catalog {
         let _inside = pool.gate().enter();
         let mut reservation = pool.reserve(1)?;
         let root = reservation.create();
-        // Relaxed: only definitions change it, and they exclude each other.
-        let tree = TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed));
+        let tree = self.new_tree_id()?;
         Btree::format_root(root.page(), root.page_id(), tree);
         let root_page = root.page_id();
         drop(root);
@@ -170,6 +172,18 @@ impl Catalog {
         let core = Arc::new(TreeCore::new(tree, root_page, 0));
         self.registry.insert(name, Arc::clone(&core));
         Ok(core)
+    }
+
+    /// An id that no tree of this database ever had.
+    fn new_tree_id(&self) -> Result<TreeId> {
+        // Relaxed: only definitions change it, and they exclude each other.
+        let id = self.next_tree.load(Ordering::Relaxed);
+        let Some(next) = id.checked_add(1) else {
+            let source = Arc::new(std::io::ErrorKind::StorageFull.into());
+            return Err(Error::Full { op: "give out a tree id", source });
+        };
+        self.next_tree.store(next, Ordering::Relaxed);
+        Ok(TreeId(id))
     }
 
     fn within_gate<'p>(&'p self, pool: &'p Pool) -> Btree<'p> {
@@ -185,14 +199,20 @@ impl Catalog {
         Ok(names)
     }
 
-    /// Every tree, ascending by name.
-    pub(crate) fn all(&self, pool: &Pool) -> Result<Vec<(String, Arc<TreeCore>)>> {
-        let names = self.names(pool)?;
-        let cores = names.into_iter().map(|name| {
-            let core = self.get(pool, &name)?;
-            Ok(core.map(|core| (name, core)))
-        });
-        cores.filter_map(Result::transpose).collect()
+    /// Every tree with its root and length, ascending by name; exact if the caller keeps the gate closed, which
+    /// keeps definitions out too.
+    pub(crate) fn trees_with_lengths(&self, pool: &Pool) -> Result<Vec<(TreeId, PageId, u64)>> {
+        let mut trees = Vec::new();
+        if !self.present {
+            return Ok(trees);
+        }
+        let lengths = self.lengths();
+        records::each_name(self.tree(pool), |name, record| {
+            let known = self.registry.get(&name).filter(|core| core.root == record.root);
+            let length = known.map_or_else(|| lengths.get(&record.tree).copied(), |core| Some(core.lengths.sum()));
+            trees.push((record.tree, record.root, length.unwrap_or(0)));
+        })?;
+        Ok(trees)
     }
 
     /// Gives a tree another name. Handles stay good.
@@ -285,15 +305,21 @@ impl Catalog {
         // Whoever was inside when the tree was detached has left after this.
         drop(pool.gate().close());
         let detached = TreeCore::new(tree, root, 0);
-        if pool.store().knows(root) {
+        let left = pool.store().knows(root);
+        if left {
             Btree::new(pool, &detached).destroy()?;
         }
-        self.tree(pool).delete(&records::dropping_key(root))?;
+        // In one passage, so that no record names a page id that is free to mean something else.
+        let _inside = pool.gate().enter();
+        self.within_gate(pool).delete(&records::dropping_key(root))?;
+        if left {
+            pool.free_unloaded(root);
+        }
         Ok(())
     }
 
-    /// Goes on with one of the drops that were interrupted before the database was opened. False: none is left.
-    /// One that fails is left for the next opening.
+    /// Goes on with one of the drops that were interrupted before the database was opened. False: none is
+    /// left. One that fails is left for the next opening.
     pub(crate) fn finish_interrupted_drop(&self, pool: &Pool) -> Result<bool> {
         let Some((tree, root)) = self.interrupted().pop() else { return Ok(false) };
         let definitions = self.define();

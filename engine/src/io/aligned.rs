@@ -75,7 +75,7 @@ impl AlignedBuf {
 
     /// The buffer as words in native byte order, to write.
     pub fn as_words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `as_words`; the unique borrow of self is the only way to the memory.
+        // SAFETY: [A1], [A2] as in `as_words`; the unique borrow of self is the only way to the memory.
         unsafe {
             std::slice::from_raw_parts_mut(self.blocks.as_mut_ptr().cast(), self.len_bytes / 8)
         }

@@ -169,7 +169,7 @@ impl Ring {
             Direction::Read => opcode::Read::new(FILE, start, len).offset(offset).build(),
             Direction::Write => opcode::Write::new(FILE, start, len).offset(offset).build(),
         };
-        // SAFETY: the caller keeps the memory valid until the transfer completes.
+        // SAFETY: the caller keeps the memory valid until the transfer completes, [U1].
         unsafe { self.uring.submission().push(&entry.user_data(tag)) }.is_ok()
     }
 

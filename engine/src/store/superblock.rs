@@ -77,6 +77,9 @@ enum Slot {
     Foreign,
 }
 
+/// Greatest sequence and epoch that are believed: no database gets there, and adding to them cannot overflow.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 impl Superblock {
     /// One block of bytes, checksum included.
     pub(super) fn encode(&self) -> AlignedBuf {
@@ -111,7 +114,8 @@ impl Superblock {
             return Slot::Newer(version);
         }
         let page_shift = bytes[12];
-        if version == 0 || !(12..=16).contains(&page_shift) {
+        let counted = get_u64(bytes, 32).max(get_u64(bytes, 40));
+        if version == 0 || !(12..=16).contains(&page_shift) || counted > COUNT_MAX {
             return Slot::Damaged;
         }
         let mut uuid = [0; 16];

@@ -89,7 +89,7 @@ impl Store {
     pub(crate) fn read_value(&self, page: PageId, bytes: usize, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         let placement = self.must_be_mapped(page)?;
-        if blocks_of(bytes) != placement.blocks as usize {
+        if bytes > VALUE_BYTES_MAX || blocks_of(bytes) != placement.blocks as usize {
             return Err(self.corrupt(
                 page,
                 "length of a large value",
