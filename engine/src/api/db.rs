@@ -260,7 +260,8 @@ impl Db {
         Limits::of(self.shared().pool.store().page_bytes() as usize)
     }
 
-    /// Reads every page and every tree and says what is wrong. Writers wait until it is done; readers go on.
+    /// Reads every page and every tree and says what is wrong. Writers and checkpoints wait until it is done;
+    /// readers go on. So `progress`, which is called in between, must not write: it would wait for itself.
     ///
     /// # Errors
     /// What keeps it from looking at all; what it finds is in the report.

@@ -4,8 +4,9 @@ use super::tree::Tree;
 use crate::error::Result;
 
 impl Tree {
-    /// A point read whose descent takes frame hints for pointers. With `VERSIONS` it begins and validates the latches of the
-    /// frames, with `IDENTS` as well it compares their idents. The tree must be resident, hinted and at rest, or the answer is wrong.
+    /// A point read whose descent takes frame hints for pointers. With `VERSIONS` it begins and validates the
+    /// latches of the frames, with `IDENTS` as well it compares their idents. The tree must be resident,
+    /// hinted and at rest, or the answer is wrong.
     ///
     /// # Errors
     /// Those of [`len`](Tree::len).

@@ -5,7 +5,7 @@ use crate::catalog::NAME_BYTES_MAX;
 use crate::error::{Error, OpenError, Result, Usage};
 use crate::io::{Backend, Disk};
 use crate::node::key_bytes_max;
-use crate::pool::{PageHashLatches, PoolOptions};
+use crate::pool::{PageHashLatches, Pool, PoolOptions};
 use crate::store::{Mode, Store, VALUE_BYTES_MAX, check_page_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -182,6 +182,7 @@ impl Options {
     /// [`Usage::BadOption`], [`Error::Full`], [`Error::Io`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
+        Pool::check_options(self.page_bytes, &self.pool)?;
         let (directory, store) = Store::create_at(path.as_ref(), self.page_bytes, self.backend)?;
         let db = Db::start(Arc::new(store), Some(directory), &self.pool, self.checkpoint_bytes)?;
         db.checkpoint()?;
@@ -221,6 +222,7 @@ impl Options {
         let path = Path::new("data");
         let empty = disk.len_bytes().map_err(|error| crate::io::disk_error("look at the disk", path, error))? == 0;
         let store = if empty {
+            Pool::check_options(self.page_bytes, &self.pool)?;
             Store::create(disk, path, self.page_bytes)?
         } else {
             Store::open(disk, path, false)?

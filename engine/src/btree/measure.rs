@@ -1,11 +1,12 @@
 //! For measurement only, behind the feature `measure`: descents that trust their hints.
 //!
-//! What verified hints cost is their distance from a descent that takes a child's frame from the parent's word and
-//! asks nothing, as pointer swizzling does. It must be the same tree, the same bytes and the same search code, so it is
-//! here and not in the benchmark. The shipped path does not know of this file.
+//! What verified hints cost is their distance from a descent that takes a child's frame from the parent's
+//! word and asks nothing, as pointer swizzling does. It must be the same tree, the same bytes and the same
+//! search code, so it is here and not in the benchmark. The shipped path does not know of this file.
 //!
-//! * \[M1] The caller sees to it that the tree is resident, hinted throughout and not changed meanwhile. If not, the
-//!   answer is wrong; it is never undefined, since frames are bounds-checked and pages are words read atomically.
+//! * \[M1] The caller sees to it that the tree is resident, hinted throughout and not changed meanwhile. If
+//!   not, the answer is wrong; it is never undefined, since frames are bounds-checked and pages are words
+//!   read atomically.
 
 use super::Btree;
 use crate::id::FrameId;
@@ -19,9 +20,10 @@ thread_local! {
 }
 
 impl Btree<'_> {
-    /// As `get_with`, but hints are all there is, and how far they are trusted depends. With `VERSIONS`, frames are begun and
-    /// validated, as with swizzled pointers under optimistic lock coupling; without, no frame header is looked at. With
-    /// `IDENTS` as well, idents are compared: the shipped way, but without restarts, loads and repair of hints.
+    /// As `get_with`, but hints are all there is, and how far they are trusted depends. With `VERSIONS`,
+    /// frames are begun and validated, as with swizzled pointers under optimistic lock coupling; without, no
+    /// frame header is looked at. With `IDENTS` as well, idents are compared: the shipped way, but without
+    /// restarts, loads and repair of hints.
     ///
     /// `None`: the key is absent, its value is an extent, a page is latched, or \[M1] does not hold.
     #[inline]
@@ -69,7 +71,8 @@ impl Btree<'_> {
         (!record.meta.is_extent()).then_some((start, record.meta.payload_len()))
     }
 
-    /// The frame of a child word, and its version if versions count. `None`: no such frame, latched, or another ident.
+    /// The frame of a child word, and its version if versions count. `None`: no such frame, latched, or
+    /// another ident.
     #[inline(always)]
     fn begin<const VERSIONS: bool, const IDENTS: bool>(
         self,

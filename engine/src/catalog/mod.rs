@@ -199,8 +199,8 @@ impl Catalog {
         Ok(names)
     }
 
-    /// Every tree with its root and length, ascending by name; exact if the caller keeps the gate closed, which
-    /// keeps definitions out too.
+    /// Every tree with its root and length, ascending by name; exact if the caller keeps the gate closed,
+    /// which keeps definitions out too.
     pub(crate) fn trees_with_lengths(&self, pool: &Pool) -> Result<Vec<(TreeId, PageId, u64)>> {
         let mut trees = Vec::new();
         if !self.present {

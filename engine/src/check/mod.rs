@@ -133,7 +133,8 @@ fn run_alone(
     Ok(report)
 }
 
-/// Compares a page on disk with its checksum. Evictors may move it meanwhile: then it is looked at where it is now.
+/// Compares a page on disk with its checksum. Evictors may move it meanwhile: then it is looked at where it
+/// is now.
 fn verify_page(store: &Store, page: PageId) -> Result<()> {
     loop {
         let before = store.placement(page);

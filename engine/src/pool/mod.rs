@@ -164,23 +164,7 @@ impl Pool {
     /// there are no latches outside; [`Error::Io`](crate::error::Error::Io) if the operating system gives no
     /// memory.
     pub(crate) fn new(store: Arc<Store>, options: &PoolOptions) -> Result<Pool> {
-        let page_bytes = store.page_bytes();
-        if options.page_hash_latches == (PageHashLatches::Outside { count: 0 }) {
-            return Err(bad_option("page_hash_latches", 0, "at least 1".into()));
-        }
-        let budget = Budget::fitting(
-            options.cache_bytes,
-            page_bytes as usize,
-            options.page_hash_latches,
-            options.huge_pages,
-        );
-        let Some(budget) = budget else {
-            // What is outside lies beside everything else, so it only adds.
-            let outside = budget::outside_bytes(options.page_hash_latches) as u64;
-            let least = Pool::cache_bytes_min(page_bytes).saturating_add(outside);
-            let allowed = format!("at least {least} with pages of {page_bytes} bytes");
-            return Err(bad_option("cache_bytes", options.cache_bytes, allowed));
-        };
+        let budget = Pool::budget(store.page_bytes(), options)?;
         let frames = Frames::new(&budget, options.prefault)?;
         let free = ArrayQueue::new(budget.frames);
         for frame in 0..budget.frames as u32 {
@@ -206,6 +190,32 @@ impl Pool {
             counters: Counters::default(),
             budget,
         })
+    }
+
+    /// How a pool with these options is divided.
+    fn budget(page_bytes: u32, options: &PoolOptions) -> Result<Budget> {
+        if options.page_hash_latches == (PageHashLatches::Outside { count: 0 }) {
+            return Err(bad_option("page_hash_latches", 0, "at least 1".into()));
+        }
+        let budget = Budget::fitting(
+            options.cache_bytes,
+            page_bytes as usize,
+            options.page_hash_latches,
+            options.huge_pages,
+        );
+        let Some(budget) = budget else {
+            // What is outside lies beside everything else, so it only adds.
+            let outside = budget::outside_bytes(options.page_hash_latches) as u64;
+            let least = Pool::cache_bytes_min(page_bytes).saturating_add(outside);
+            let allowed = format!("at least {least} with pages of {page_bytes} bytes");
+            return Err(bad_option("cache_bytes", options.cache_bytes, allowed));
+        };
+        Ok(budget)
+    }
+
+    /// Refuses options that [`Pool::new`] would refuse, before anything is made for them.
+    pub(crate) fn check_options(page_bytes: u32, options: &PoolOptions) -> Result<()> {
+        Pool::budget(page_bytes, options).map(drop)
     }
 
     /// Fewest bytes of cache that a pool with pages of `page_bytes` bytes can be made of.
