@@ -1,9 +1,11 @@
 #!/bin/sh
-# Dumps go to LMDB and Berkeley DB and come back unchanged.
+# Dumps go to LMDB, Berkeley DB and latchkv, and come back unchanged.
 #
 #   LMDB --mdb_dump--> latchkv load --latchkv dump--> mdb_load --mdb_dump--> equal?
 #                                   --latchkv dump--> db_load  --db_dump---> equal?
+#   files of this machine --------> latchkv load --latchkv dump--> latchkv load --latchkv dump--> equal?
 #
+# The files are the sources in cargo's registry, or this checkout where there are none: at most 20,000.
 # Usage: .ci/dump-roundtrip.sh [PATH OF latchkv]     (without it, the program is built)
 # Installs the Debian packages lmdb-utils and db-util if mdb_dump or db_dump is missing.
 set -eu
@@ -91,3 +93,30 @@ for notation in "" --print; do
     cmp "$work/a" "$work/b" || fail "db_dump -p differs ($notation)"
 done
 echo "dump-roundtrip: 4000 records are the same after LMDB and Berkeley DB"
+
+# Files as people have them: texts, binaries, empty ones, long paths.
+sources=${CARGO_HOME:-${HOME:-.}/.cargo}/registry/src
+[ -d "$sources" ] || sources=.
+mkdir "$work/files"
+(cd "$sources" && find . -path ./target -prune -o -name .git -prune -o -type f -size -64M -print0) |
+    LC_ALL=C sort -z | head -z -n 20000 >"$work/names"
+tar -C "$sources" --null -T "$work/names" -cf - | tar -C "$work/files" -xf -
+files=$(tr -cd '\0' <"$work/names" | wc -c)
+"$latchkv" -q load "$work/files-db" "$work/files" --format dir
+"$latchkv" -q check "$work/files-db"
+[ "$("$latchkv" count "$work/files-db")" -eq "$files" ] || fail "not every file of $sources was loaded"
+[ "$files" -gt 0 ] || fail "no files in $sources"
+for notation in "" --print; do
+    rm -rf "$work/again-db"
+    "$latchkv" -q dump "$work/files-db" $notation -o "$work/out"
+    "$latchkv" -q load "$work/again-db" "$work/out" --format dump
+    "$latchkv" -q dump "$work/again-db" $notation -o "$work/out-again"
+    cmp "$work/out" "$work/out-again" || fail "files differ after a second load ($notation)"
+done
+# And they are the files: the first and the last of them.
+for name in "$(head -z -n 1 "$work/names" | tr -d '\0')" "$(tail -z -n 1 "$work/names" | tr -d '\0')"; do
+    key=hex:$(printf %s "${name#./}" | od -An -v -tx1 | tr -d ' \n')
+    "$latchkv" get "$work/again-db" "$key" --raw >"$work/a"
+    cmp "$work/a" "$work/files/$name" || fail "$name differs"
+done
+echo "dump-roundtrip: $files files are the same after a dump, a load and a dump"

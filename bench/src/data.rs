@@ -1,5 +1,6 @@
-//! The records: random keys of 24 bytes, values of 150, each computed from its number. So nothing but the numbers is
-//! kept, every run with the same seed has the same data, and what was read can be known to be right.
+//! The records: random keys of 24 bytes, values of 150, each computed from its number. So nothing but the
+//! numbers is kept, every run with the same seed has the same data, and what was read can be known to be
+//! right.
 
 /// A key.
 pub(crate) type Key = [u8; 24];
@@ -65,10 +66,7 @@ impl Data {
 
     /// The keys of [`draw`](Self::draw).
     pub(crate) fn probes(&self, round: u64, count: usize) -> Vec<Key> {
-        self.draw(round, count)
-            .into_iter()
-            .map(|at| self.key(at))
-            .collect()
+        self.draw(round, count).into_iter().map(|at| self.key(at)).collect()
     }
 
     /// Bytes of keys and values.
@@ -81,10 +79,7 @@ impl Data {
 mod tests {
     use super::*;
 
-    const DATA: Data = Data {
-        seed: 7,
-        records: 5000,
-    };
+    const DATA: Data = Data { seed: 7, records: 5000 };
 
     #[test]
     fn keys_are_distinct_and_ascend_when_sorted() {

@@ -17,11 +17,7 @@ fn field(path: &str, name: &str) -> Option<String> {
 
 /// A field of /proc/self/status in bytes, as `VmRSS` and `VmHWM`.
 pub(crate) fn status_bytes(name: &str) -> Option<u64> {
-    let kib: u64 = field("/proc/self/status", name)?
-        .strip_suffix("kB")?
-        .trim()
-        .parse()
-        .ok()?;
+    let kib: u64 = field("/proc/self/status", name)?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 

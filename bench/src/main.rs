@@ -1,10 +1,11 @@
 //! `latchkv-bench`: measures latchkv, and other engines beside it.
 //!
-//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed, `data`
-//! what it reads and writes, `machine` and `report` what is printed about it. docs/bench.md says how to read the results.
+//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed,
+//! `data` what it reads and writes, `machine` and `report` what is printed about it. docs/bench.md says how
+//! to read the results.
 //!
-//! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the ratios of
-//!   each round, with its interval. Within the interval of 1 there is no winner.
+//! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the
+//!   ratios of each round, with its interval. Within the interval of 1 there is no winner.
 //! * \[B2] All engines of a round get the same probes and must come to the same sum over what they read.
 
 mod commands;

@@ -44,9 +44,7 @@ impl Report {
         println!("latchkv-bench {command} {options}");
         if let Value::Object(fields) = &machine {
             for (name, value) in fields {
-                let text = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 println!("  {name:<26}{text}");
             }
         }
@@ -54,10 +52,7 @@ impl Report {
         fields.insert("command".into(), json!(command));
         fields.insert("options".into(), options);
         fields.insert("machine".into(), machine);
-        Report {
-            fields,
-            sections: Vec::new(),
-        }
+        Report { fields, sections: Vec::new() }
     }
 
     /// Adds a section; the caller has printed it.
@@ -69,13 +64,9 @@ impl Report {
     pub(crate) fn finish(mut self, output: &Output) -> Result<(), Fail> {
         let load = machine::describe()["load_average"].clone();
         self.fields.insert("load_average_at_end".into(), load);
-        self.fields
-            .insert("sections".into(), Value::Array(self.sections));
+        self.fields.insert("sections".into(), Value::Array(self.sections));
         if let Some(path) = &output.json {
-            std::fs::write(
-                path,
-                serde_json::to_string_pretty(&Value::Object(self.fields))?,
-            )?;
+            std::fs::write(path, serde_json::to_string_pretty(&Value::Object(self.fields))?)?;
             println!("\nwritten to {}", path.display());
         }
         Ok(())
@@ -88,11 +79,7 @@ pub(crate) fn file_bytes(path: &std::path::Path) -> Result<u64, Fail> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let meta = entry.metadata()?;
-        bytes += if meta.is_dir() {
-            file_bytes(&entry.path())?
-        } else {
-            meta.len()
-        };
+        bytes += if meta.is_dir() { file_bytes(&entry.path())? } else { meta.len() };
     }
     Ok(bytes)
 }

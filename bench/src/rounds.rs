@@ -6,13 +6,13 @@
 //! round 2                 C A B
 //! ```
 //!
-//! A shared machine slows down and speeds up from one second to the next; variants of one round meet about the same
-//! weather, so their ratio is steadier than either of their times. The interval is that of the median ratio, by 4000
-//! resamplings of the rounds (percentile bootstrap).
+//! A shared machine slows down and speeds up from one second to the next; variants of one round meet about
+//! the same weather, so their ratio is steadier than either of their times. The interval is that of the
+//! median ratio, by 4000 resamplings of the rounds (percentile bootstrap).
 //!
-//! On a machine that others use at the same time the wall clock mostly times *them*. [`Clock::Cpu`] counts only what the
-//! threads of the work ran, their page faults included, but not what waits or is done by others for them: right for work
-//! that neither sleeps nor hands anything on, such as reads of what is in memory.
+//! On a machine that others use at the same time the wall clock mostly times *them*. [`Clock::Cpu`] counts
+//! only what the threads of the work ran, their page faults included, but not what waits or is done by others
+//! for them: right for work that neither sleeps nor hands anything on, such as reads of what is in memory.
 //!
 //! * \[C1] `clock_gettime` writes one timespec, to where it is told.
 
@@ -35,10 +35,7 @@ impl<'a, P> Variant<'a, P> {
         name: impl Into<String>,
         work: impl Fn(&[P]) -> Result<u64, Fail> + Sync + 'a,
     ) -> Variant<'a, P> {
-        Variant {
-            name: name.into(),
-            work: Box::new(work),
-        }
+        Variant { name: name.into(), work: Box::new(work) }
     }
 }
 
@@ -65,8 +62,8 @@ pub(crate) struct Timing {
     pub(crate) clock: Clock,
 }
 
-/// Nanoseconds an operation of each variant in each round. With several threads: of the whole, so that it falls as
-/// threads are added.
+/// Nanoseconds an operation of each variant in each round. With several threads: of the whole, so that it
+/// falls as threads are added.
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) names: Vec<String>,
@@ -109,21 +106,12 @@ pub(crate) fn run<P: Sync>(
             return Err(format!("{one} and {other} read different bytes in round {round}").into());
         }
     }
-    Ok(Series {
-        names: variants
-            .iter()
-            .map(|variant| variant.name.clone())
-            .collect(),
-        ns,
-    })
+    Ok(Series { names: variants.iter().map(|variant| variant.name.clone()).collect(), ns })
 }
 
 /// Nanoseconds for which the calling thread has run.
 fn thread_cpu_ns() -> f64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: [C1], `now` is a timespec of ours.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     assert_eq!(failed, 0, "the clock of the calling thread is always there");
@@ -170,9 +158,7 @@ fn timed<P: Sync>(
         let start = Instant::now();
         let (mut cpu_ns, mut sum) = (0.0, 0_u64);
         for worker in workers {
-            let part = worker
-                .join()
-                .map_err(|_| "a thread of the benchmark panicked")??;
+            let part = worker.join().map_err(|_| "a thread of the benchmark panicked")??;
             cpu_ns += part.0 / threads as f64;
             sum = sum.wrapping_add(part.1);
         }
@@ -194,11 +180,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 /// Median of `values` with the 95 % interval of that median.
 pub(crate) fn bootstrap(values: &[f64]) -> Ratio {
     if values.is_empty() {
-        return Ratio {
-            median: 0.0,
-            low: 0.0,
-            high: f64::INFINITY,
-        };
+        return Ratio { median: 0.0, low: 0.0, high: f64::INFINITY };
     }
     let mut random = fastrand::Rng::with_seed(0x626f_6f74);
     let mut drawn = vec![0.0; values.len()];
@@ -209,11 +191,7 @@ pub(crate) fn bootstrap(values: &[f64]) -> Ratio {
         })
         .collect();
     medians.sort_by(f64::total_cmp);
-    Ratio {
-        median: median(values),
-        low: medians[100],
-        high: medians[3899],
-    }
+    Ratio { median: median(values), low: medians[100], high: medians[3899] }
 }
 
 impl Series {
@@ -222,7 +200,8 @@ impl Series {
         median(&self.ns[which])
     }
 
-    /// How many times the time of `base` the variant takes, over paired rounds: above 1, it is the slower one.
+    /// How many times the time of `base` the variant takes, over paired rounds: above 1, it is the slower
+    /// one.
     pub(crate) fn ratio(&self, which: usize, base: usize) -> Ratio {
         let pairs = self.ns[which].iter().zip(&self.ns[base]);
         let ratios: Vec<f64> = pairs.map(|(which, base)| which / base).collect();
@@ -237,10 +216,7 @@ impl Series {
             print!("  {name:<26}{ns:>9.1} ns/op {:>12.0} op/s", 1e9 / ns);
             if which > 0 {
                 let ratio = self.ratio(which, 0);
-                print!(
-                    "   time x{:.3} ({:.3} to {:.3})  ",
-                    ratio.median, ratio.low, ratio.high
-                );
+                print!("   time x{:.3} ({:.3} to {:.3})  ", ratio.median, ratio.low, ratio.high);
                 print!("{}", ratio.verdict(&self.names[0]));
             }
             println!();
@@ -293,25 +269,15 @@ mod tests {
     #[test]
     fn no_winner_is_named_if_the_interval_holds_one() {
         let noisy: Vec<f64> = (0..20).map(|at| 0.9 + 0.01 * f64::from(at)).collect();
-        assert_eq!(
-            bootstrap(&noisy).verdict("a"),
-            "no winner: within the noise"
-        );
+        assert_eq!(bootstrap(&noisy).verdict("a"), "no winner: within the noise");
         let clear: Vec<f64> = (0..20).map(|at| 1.1 + 0.001 * f64::from(at)).collect();
         assert_eq!(bootstrap(&clear).verdict("a"), "slower than a");
     }
 
     #[test]
     fn variants_that_read_different_bytes_are_an_error() {
-        let variants = [
-            Variant::new("a", |_: &[u64]| Ok(1)),
-            Variant::new("b", |_: &[u64]| Ok(2)),
-        ];
-        let timing = Timing {
-            rounds: 2,
-            ops: 1,
-            clock: Clock::Wall,
-        };
+        let variants = [Variant::new("a", |_: &[u64]| Ok(1)), Variant::new("b", |_: &[u64]| Ok(2))];
+        let timing = Timing { rounds: 2, ops: 1, clock: Clock::Wall };
         assert!(run(timing, 1, &variants, |_| vec![0_u64]).is_err());
         assert!(run(timing, 1, &variants[..1], |_| vec![0_u64]).is_ok());
     }

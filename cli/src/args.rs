@@ -98,6 +98,17 @@ pub(crate) struct OnTree {
     pub(crate) tree: String,
 }
 
+/// A key in a tree.
+#[derive(Debug, Args)]
+pub(crate) struct AtKey {
+    /// Which tree.
+    #[command(flatten)]
+    pub(crate) on: OnTree,
+    /// Key: text with the escapes \n \t \r \0 \\ \xHH, or hex:DIGITS
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+}
+
 /// `latchkv load`.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
@@ -130,10 +141,7 @@ pub(crate) struct Load {
 pub(crate) struct Get {
     /// Where to look.
     #[command(flatten)]
-    pub(crate) on: OnTree,
-    /// Key: text with the escapes \n \t \r \0 \\ \xHH, or hex:DIGITS
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: OsString,
+    pub(crate) at: AtKey,
     /// KEY is hex digits, and so is what is printed
     #[arg(long)]
     pub(crate) hex: bool,
@@ -147,10 +155,7 @@ pub(crate) struct Get {
 pub(crate) struct Put {
     /// Where to write; the database and the tree are created if absent.
     #[command(flatten)]
-    pub(crate) on: OnTree,
-    /// Key: text with the escapes \n \t \r \0 \\ \xHH, or hex:DIGITS
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: OsString,
+    pub(crate) at: AtKey,
     /// Value, written like KEY; without it, the bytes of standard input
     #[arg(allow_negative_numbers = true)]
     pub(crate) value: Option<OsString>,
@@ -164,10 +169,7 @@ pub(crate) struct Put {
 pub(crate) struct Del {
     /// Where to delete.
     #[command(flatten)]
-    pub(crate) on: OnTree,
-    /// Key: text with the escapes \n \t \r \0 \\ \xHH, or hex:DIGITS
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: OsString,
+    pub(crate) at: AtKey,
     /// KEY is hex digits
     #[arg(long)]
     pub(crate) hex: bool,

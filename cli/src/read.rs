@@ -9,11 +9,11 @@ use std::io::{self, Read, Write};
 
 /// Runs `latchkv get`.
 pub(crate) fn get(global: &Global, args: &Get) -> Outcome {
-    let key = key_argument("KEY", &args.key, args.hex)?;
-    let db = open::read_only(global, &args.on.db)?;
-    let tree = open::tree(&db, &args.on.tree)?;
+    let key = key_argument("KEY", &args.at.key, args.hex)?;
+    let db = open::read_only(global, &args.at.on.db)?;
+    let tree = open::tree(&db, &args.at.on.tree)?;
     let Some(value) = tree.get(&key)? else {
-        return Err(no_such_key(&key, &args.on.tree));
+        return Err(no_such_key(&key, &args.at.on.tree));
     };
     let mut out = Vec::new();
     if args.raw {
@@ -27,18 +27,18 @@ pub(crate) fn get(global: &Global, args: &Get) -> Outcome {
 
 /// Runs `latchkv put`.
 pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
-    let key = key_argument("KEY", &args.key, args.hex)?;
+    let key = key_argument("KEY", &args.at.key, args.hex)?;
     let given = match &args.value {
         Some(value) => Some(key_argument("VALUE", value, args.hex)?),
         None => None,
     };
-    let opened = open::or_create(global, &args.on.db)?;
+    let opened = open::or_create(global, &args.at.on.db)?;
     let write = || -> Outcome {
         let value = match given {
             Some(value) => value,
             None => standard_input(opened.db.limits().value_bytes_max as u64, args.hex)?,
         };
-        opened.db.tree(&args.on.tree)?.put(&key, &value)?;
+        opened.db.tree(&args.at.on.tree)?.put(&key, &value)?;
         Ok(())
     };
     match write() {
@@ -52,14 +52,14 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
 
 /// Runs `latchkv del`.
 pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
-    let key = key_argument("KEY", &args.key, args.hex)?;
-    let db = open::existing(global, &args.on.db)?;
-    let found = open::tree(&db, &args.on.tree)?.delete(&key)?;
+    let key = key_argument("KEY", &args.at.key, args.hex)?;
+    let db = open::existing(global, &args.at.on.db)?;
+    let found = open::tree(&db, &args.at.on.tree)?.delete(&key)?;
     db.close()?;
     if found {
         Ok(())
     } else {
-        Err(no_such_key(&key, &args.on.tree))
+        Err(no_such_key(&key, &args.at.on.tree))
     }
 }
 

@@ -1,40 +1,20 @@
-//! What the hot paths cost, counted: read-modify-writes of shared memory and heap allocations of the calling thread.
+//! What the hot paths cost, counted: read-modify-writes of shared memory and heap allocations of the calling
+//! thread.
 //!
-//! A debug build counts each read-modify-write that `latchkv_latch::primitives` does; the allocator of this test binary
-//! counts the allocations of each thread. Both are exact, so the tests are too. Uncontended, pages resident.
+//! A debug build counts each read-modify-write that `latchkv_latch::primitives` does; the allocator of this
+//! test binary counts the allocations of each thread. Both are exact, so the tests are too. Uncontended,
+//! pages resident.
 
 mod common;
 
+use common::counting::{Counting, allocations};
 use latchkv::io::SimDisk;
 use latchkv::{Db, Options, PageHashLatches, Tree};
 use latchkv_latch::primitives::rmw_count;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: all memory comes from `System` and goes back to it with the layout it was asked for; the counter is a plain
-// thread-local without a destructor, which allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `System` by `alloc` above, with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 /// What an act cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,18 +23,12 @@ struct Cost {
     allocations: u64,
 }
 
-const FREE: Cost = Cost {
-    rmws: 0,
-    allocations: 0,
-};
+const FREE: Cost = Cost { rmws: 0, allocations: 0 };
 
 fn cost(act: impl FnOnce()) -> Cost {
-    let (rmws, allocations) = (rmw_count(), ALLOCATIONS.get());
+    let (rmws, before) = (rmw_count(), allocations());
     act();
-    Cost {
-        rmws: rmw_count() - rmws,
-        allocations: ALLOCATIONS.get() - allocations,
-    }
+    Cost { rmws: rmw_count() - rmws, allocations: allocations() - before }
 }
 
 const KEYS: u32 = 5000;
@@ -65,14 +39,9 @@ fn key(i: u32) -> [u8; 4] {
 
 /// A tree of three levels, wholly resident and clean, which every path was used on once.
 fn resident(options: Options) -> (Db, Tree) {
-    let options = options
-        .page_bytes(4096)
-        .huge_pages(false)
-        .cache_bytes(16 << 20)
-        .checkpoint_bytes(u64::MAX);
-    let db = options
-        .open_disk(Arc::new(SimDisk::new(1)))
-        .expect("an empty disk");
+    let options =
+        options.page_bytes(4096).huge_pages(false).cache_bytes(16 << 20).checkpoint_bytes(u64::MAX);
+    let db = options.open_disk(Arc::new(SimDisk::new(1))).expect("an empty disk");
     let tree = db.tree("t").expect("made");
     for i in 0..KEYS {
         tree.put(key(i), [i as u8; 100]).expect("room");
@@ -90,10 +59,7 @@ fn warm(tree: &Tree) {
 
 fn read_all(tree: &Tree) {
     for i in 0..KEYS {
-        assert_eq!(
-            tree.get_with(key(i), <[u8]>::len).expect("readable"),
-            Some(100)
-        );
+        assert_eq!(tree.get_with(key(i), <[u8]>::len).expect("readable"), Some(100));
     }
 }
 
@@ -139,10 +105,7 @@ fn a_point_read_through_the_page_hash_does_no_read_modify_write_either() {
     let read = cost(|| read_all(&tree));
     assert_eq!(read, FREE);
     let hits = db.stats().pool.hash_hits - hits;
-    assert!(
-        hits >= u64::from(KEYS),
-        "only {hits} of {KEYS} reads asked the page hash"
-    );
+    assert!(hits >= u64::from(KEYS), "only {hits} of {KEYS} reads asked the page hash");
 }
 
 #[test]
@@ -154,10 +117,7 @@ fn latches_outside_of_the_cells_cost_two_read_modify_writes_a_look_up() {
     let hits = db.stats().pool.hash_hits - hits;
     assert_eq!(
         read,
-        Cost {
-            rmws: 2 * hits,
-            allocations: 0
-        },
+        Cost { rmws: 2 * hits, allocations: 0 },
         "what it is there to measure against"
     );
 }
@@ -176,10 +136,7 @@ fn an_update_in_place_does_two_read_modify_writes_and_allocates_nothing() {
         }
     });
     // Taking the leaf's latch, and releasing it.
-    let expected = Cost {
-        rmws: 2 * u64::from(KEYS),
-        allocations: 0,
-    };
+    let expected = Cost { rmws: 2 * u64::from(KEYS), allocations: 0 };
     assert_eq!(update, expected, "{KEYS} updates");
 }
 
@@ -199,27 +156,13 @@ fn an_insert_and_a_delete_without_a_split_do_two_read_modify_writes_each() {
             assert!(tree.insert(near(i), [3; 20]).expect("room"));
         }
     });
-    assert_eq!(
-        inserts,
-        Cost {
-            rmws: 2 * count,
-            allocations: 0
-        },
-        "inserts"
-    );
+    assert_eq!(inserts, Cost { rmws: 2 * count, allocations: 0 }, "inserts");
     let deletes = cost(|| {
         for i in 0..KEYS / 50 {
             assert!(tree.delete(near(i)).expect("room"));
         }
     });
-    assert_eq!(
-        deletes,
-        Cost {
-            rmws: 2 * count,
-            allocations: 0
-        },
-        "deletes"
-    );
+    assert_eq!(deletes, Cost { rmws: 2 * count, allocations: 0 }, "deletes");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The format on disk stays readable: a small database, kept as text in `golden/`, opens on every machine and holds what it
-//! held when it was made (on x86_64).
+//! The format on disk stays readable: a small database, kept as text in `golden/`, opens on every machine and
+//! holds what it held when it was made (on x86_64).
 //!
 //! ```text
 //!   # comment
@@ -31,17 +31,8 @@ fn content() -> BTreeMap<&'static str, Model> {
     odd.insert(Vec::new(), b"under the empty key".to_vec());
     odd.insert(b"empty value".to_vec(), Vec::new());
     odd.insert(vec![0xff; 512], b"under the greatest key".to_vec());
-    odd.insert(
-        b"large".to_vec(),
-        (0..3000u32)
-            .flat_map(|i| (i as u16).to_le_bytes())
-            .collect(),
-    );
-    BTreeMap::from([
-        ("empty", Model::new()),
-        ("numbers", numbers),
-        ("odd ünïcode", odd),
-    ])
+    odd.insert(b"large".to_vec(), (0..3000u32).flat_map(|i| (i as u16).to_le_bytes()).collect());
+    BTreeMap::from([("empty", Model::new()), ("numbers", numbers), ("odd ünïcode", odd)])
 }
 
 /// Makes the golden database; some of it twice, so that there are pages of several epochs.
@@ -62,10 +53,8 @@ fn make() -> Vec<u8> {
 }
 
 fn to_text(bytes: &[u8]) -> String {
-    let mut text = format!(
-        "# A latchkv database, format version 1, made on {}.\n",
-        std::env::consts::ARCH
-    );
+    let mut text =
+        format!("# A latchkv database, format version 1, made on {}.\n", std::env::consts::ARCH);
     writeln!(text, "bytes {}", bytes.len()).expect("strings take everything");
     for (offset, row) in (0..).step_by(ROW).zip(bytes.chunks(ROW)) {
         if row.iter().any(|&byte| byte != 0) {
@@ -97,10 +86,7 @@ fn assert_golden(db: &Db) {
     let content = content();
     assert!(db.trees().expect("readable").iter().eq(content.keys()));
     for (name, model) in &content {
-        assert_same(
-            &db.open_tree(name).expect("readable").expect("there"),
-            model,
-        );
+        assert_same(&db.open_tree(name).expect("readable").expect("there"), model);
     }
     assert_whole(db);
 }
@@ -115,31 +101,19 @@ fn format_version_1_opens_and_takes_changes() {
     fs::create_dir(&place.path).expect("room");
     let bytes = from_text(V1);
     fs::write(data_file(&place.path), &bytes).expect("room");
-    let db = tiny(4096)
-        .open_read_only(&place.path)
-        .expect("format version 1");
+    let db = tiny(4096).open_read_only(&place.path).expect("format version 1");
     assert_golden(&db);
     drop(db);
-    assert!(
-        fs::read(data_file(&place.path)).expect("there") == bytes,
-        "reading wrote nothing"
-    );
-    let db = tiny(4096)
-        .open_existing(&place.path)
-        .expect("format version 1");
+    assert!(fs::read(data_file(&place.path)).expect("there") == bytes, "reading wrote nothing");
+    let db = tiny(4096).open_existing(&place.path).expect("format version 1");
     assert_golden(&db);
     let tree = db.tree("numbers").expect("there");
     tree.put(b"new", b"record").expect("room");
     drop(tree);
     db.close().expect("room");
-    let db = tiny(4096)
-        .open_existing(&place.path)
-        .expect("closed in order");
+    let db = tiny(4096).open_existing(&place.path).expect("closed in order");
     let tree = db.tree("numbers").expect("there");
-    assert_eq!(
-        tree.get(b"new").expect("readable").as_deref(),
-        Some(&b"record"[..])
-    );
+    assert_eq!(tree.get(b"new").expect("readable").as_deref(), Some(&b"record"[..]));
     assert!(tree.delete(b"new").expect("room"));
     drop(tree);
     assert_golden(&db);
@@ -149,8 +123,5 @@ fn format_version_1_opens_and_takes_changes() {
 fn the_golden_text_stands_for_the_bytes() {
     let bytes = make();
     assert!(from_text(&to_text(&bytes)) == bytes);
-    assert!(
-        bytes.len() >= from_text(V1).len() / 2,
-        "the same content takes about the same room"
-    );
+    assert!(bytes.len() >= from_text(V1).len() / 2, "the same content takes about the same room");
 }

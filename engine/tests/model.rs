@@ -1,7 +1,7 @@
-//! Every call of the API, at random, against a `BTreeMap`: at every page size, over every backend, with a cache of sixteen
-//! frames and with one that holds more than the data.
+//! Every call of the API, at random, against a `BTreeMap`: at every page size, over every backend, with a
+//! cache of sixteen frames and with one that holds more than the data.
 //!
-//! One thread; `concurrent.rs` has the others. The seed of a failure is printed.
+//! One thread; `concurrent` has the others. The seed of a failure is printed.
 
 mod common;
 
@@ -30,19 +30,11 @@ struct World {
 impl World {
     fn new(options: Options, path: PathBuf, page_bytes: usize, rng: Rng) -> World {
         let db = options.create(&path).expect("nothing there");
-        World {
-            rng,
-            options,
-            path,
-            page_bytes,
-            db,
-            trees: BTreeMap::new(),
-            generation: 0,
-            huge: 0,
-        }
+        World { rng, options, path, page_bytes, db, trees: BTreeMap::new(), generation: 0, huge: 0 }
     }
 
-    /// Mostly keys that were used before or are near them; some short, some of greatest size, some of 255 only.
+    /// Mostly keys that were used before or are near them; some short, some of greatest size, some of 255
+    /// only.
     fn key(&mut self) -> Vec<u8> {
         let rng = &mut self.rng;
         match rng.u32(0..100) {
@@ -95,10 +87,7 @@ impl World {
     fn name(&mut self) -> String {
         let name = ["alpha", "beta", "gamma/δ", "z"][self.rng.usize(0..4)].to_owned();
         if !self.trees.contains_key(&name) {
-            assert!(
-                self.db.open_tree(&name).expect("readable").is_none(),
-                "{name:?} is back"
-            );
+            assert!(self.db.open_tree(&name).expect("readable").is_none(), "{name:?} is back");
             let tree = self.db.tree(&name).expect("room");
             self.trees.insert(name.clone(), (tree, Model::new()));
         }
@@ -121,19 +110,13 @@ impl World {
                 assert_eq!(inserted, !model.contains_key(&key));
                 model.entry(key).or_insert(value);
             }
-            400..620 => assert_eq!(
-                tree.delete(&key).expect("room"),
-                model.remove(&key).is_some()
-            ),
+            400..620 => assert_eq!(tree.delete(&key).expect("room"), model.remove(&key).is_some()),
             620..700 => {
                 let found = tree.get(&key).expect("readable");
                 assert!(found.as_ref() == model.get(&key), "{key:?}");
                 let len = tree.get_with(&other, <[u8]>::len).expect("readable");
                 assert_eq!(len, model.get(&other).map(Vec::len));
-                assert_eq!(
-                    tree.contains(&other).expect("readable"),
-                    model.contains_key(&other)
-                );
+                assert_eq!(tree.contains(&other).expect("readable"), model.contains_key(&other));
             }
             700..800 => self.compare_and_swap(&name, key, value),
             800..960 => self.ranges(&name, key),
@@ -145,14 +128,8 @@ impl World {
             972..977 => self.rename(&name),
             977..981 => {
                 assert!(self.db.drop_tree(&name).expect("room"));
-                assert!(matches!(
-                    tree.get(&key),
-                    Err(Error::Usage(Usage::TreeDropped(_)))
-                ));
-                assert!(matches!(
-                    tree.put(&key, b""),
-                    Err(Error::Usage(Usage::TreeDropped(_)))
-                ));
+                assert!(matches!(tree.get(&key), Err(Error::Usage(Usage::TreeDropped(_)))));
+                assert!(matches!(tree.put(&key, b""), Err(Error::Usage(Usage::TreeDropped(_)))));
                 self.trees.remove(&name);
                 assert!(!self.db.drop_tree(&name).expect("room"));
             }
@@ -167,19 +144,10 @@ impl World {
     fn compare_and_swap(&mut self, name: &str, key: Vec<u8>, value: Vec<u8>) {
         let (tree, model) = self.trees.get_mut(name).expect("made by the caller");
         let current = model.get(&key).cloned();
-        let expected = if self.rng.u32(0..3) > 0 {
-            current.clone()
-        } else {
-            Some(vec![1, 2, 3])
-        };
-        let new = if self.rng.u32(0..4) > 0 {
-            Some(value)
-        } else {
-            None
-        };
-        let swapped = tree
-            .compare_and_swap(&key, expected.as_deref(), new.as_deref())
-            .expect("room");
+        let expected = if self.rng.u32(0..3) > 0 { current.clone() } else { Some(vec![1, 2, 3]) };
+        let new = if self.rng.u32(0..4) > 0 { Some(value) } else { None };
+        let swapped =
+            tree.compare_and_swap(&key, expected.as_deref(), new.as_deref()).expect("room");
         if expected != current {
             assert_eq!(swapped, CompareAndSwap::Mismatch { current });
             return;
@@ -198,18 +166,9 @@ impl World {
         let (tree, model) = &self.trees[name];
         let pair = |entry: latchkv::Entry| entry.into_pair();
         let first = tree.first().expect("readable").map(pair);
-        assert!(
-            first == model.iter().next().map(|(k, v)| (k.clone(), v.clone())),
-            "first"
-        );
+        assert!(first == model.iter().next().map(|(k, v)| (k.clone(), v.clone())), "first");
         let last = tree.last().expect("readable").map(pair);
-        assert!(
-            last == model
-                .iter()
-                .next_back()
-                .map(|(k, v)| (k.clone(), v.clone())),
-            "last"
-        );
+        assert!(last == model.iter().next_back().map(|(k, v)| (k.clone(), v.clone())), "last");
         assert_eq!(tree.is_empty().expect("open"), model.is_empty());
         assert_eq!(tree.len().expect("open"), model.len() as u64);
         // Filtered, not `BTreeMap::range`: that one panics at bounds that are above each other.
@@ -228,16 +187,8 @@ impl World {
         };
         let prefix = &key[..cut];
         let by_range = model.iter().filter(|(key, _)| inside(key)).collect();
-        let by_prefix = model
-            .iter()
-            .filter(|(key, _)| key.starts_with(prefix))
-            .collect();
-        check_range(
-            &mut self.rng,
-            tree.range::<Vec<u8>>(bounds.clone()),
-            by_range,
-            front_share,
-        );
+        let by_prefix = model.iter().filter(|(key, _)| key.starts_with(prefix)).collect();
+        check_range(&mut self.rng, tree.range::<Vec<u8>>(bounds.clone()), by_range, front_share);
         check_range(&mut self.rng, tree.prefix(prefix), by_prefix, front_share);
     }
 
@@ -257,10 +208,7 @@ impl World {
         if self.rng.u32(0..4) == 0 && records.len() > 2 && model.is_empty() {
             // The second key again at the end: nothing is to be loaded.
             let position = records.len() as u64;
-            let again = records
-                .iter()
-                .nth(1)
-                .map(|(key, value)| (key.clone(), value.clone()));
+            let again = records.iter().nth(1).map(|(key, value)| (key.clone(), value.clone()));
             let unsorted = records.clone().into_iter().chain(again);
             let error = tree.bulk_load(unsorted).expect_err("not ascending");
             assert!(
@@ -269,10 +217,7 @@ impl World {
             );
             assert_same(tree, model);
         }
-        assert_eq!(
-            tree.bulk_load(records.iter()).expect("room"),
-            records.len() as u64
-        );
+        assert_eq!(tree.bulk_load(records.iter()).expect("room"), records.len() as u64);
         model.extend(records);
     }
 
@@ -288,10 +233,7 @@ impl World {
             let moved = self.trees.remove(name).expect("made by the caller");
             self.trees.insert(to.to_owned(), moved);
             let again = self.db.rename_tree(name, to);
-            assert!(
-                matches!(again, Err(Error::Usage(Usage::NoSuchTree(_)))),
-                "{again:?}"
-            );
+            assert!(matches!(again, Err(Error::Usage(Usage::NoSuchTree(_)))), "{again:?}");
         }
     }
 
@@ -302,38 +244,17 @@ impl World {
             .collect();
         self.db.clone().close().expect("room");
         // Everything else that holds it is gone with the trees and this handle.
-        self.db = Options::new()
-            .open_disk(Arc::new(SimDisk::new(0)))
-            .expect("empty");
-        self.db = self
-            .options
-            .open_existing(&self.path)
-            .expect("closed in order");
-        assert!(
-            self.db
-                .trees()
-                .expect("readable")
-                .iter()
-                .eq(models.iter().map(|(name, _)| name))
-        );
+        self.db = Options::new().open_disk(Arc::new(SimDisk::new(0))).expect("empty");
+        self.db = self.options.open_existing(&self.path).expect("closed in order");
+        assert!(self.db.trees().expect("readable").iter().eq(models.iter().map(|(name, _)| name)));
         for (name, model) in models {
-            let tree = self
-                .db
-                .open_tree(&name)
-                .expect("readable")
-                .expect("was there");
+            let tree = self.db.open_tree(&name).expect("readable").expect("was there");
             self.trees.insert(name, (tree, model));
         }
     }
 
     fn compare(&mut self) {
-        assert!(
-            self.db
-                .trees()
-                .expect("readable")
-                .iter()
-                .eq(self.trees.keys())
-        );
+        assert!(self.db.trees().expect("readable").iter().eq(self.trees.keys()));
         for (tree, model) in self.trees.values() {
             assert_same(tree, model);
         }
@@ -351,22 +272,14 @@ fn check_range(
     // A part of the wide ones is enough.
     for _ in 0..300 {
         let front = rng.u32(0..10) < front_share;
-        let want = if front {
-            expected.pop_front()
-        } else {
-            expected.pop_back()
-        };
+        let want = if front { expected.pop_front() } else { expected.pop_back() };
         let got = match (front, rng.bool()) {
             (true, true) => range.next_borrowed().map(|lent| {
                 let (key, value) = lent.expect("readable");
                 (key.to_vec(), value.to_vec())
             }),
-            (true, false) => range
-                .next()
-                .map(|entry| entry.expect("readable").into_pair()),
-            (false, _) => range
-                .next_back()
-                .map(|entry| entry.expect("readable").into_pair()),
+            (true, false) => range.next().map(|entry| entry.expect("readable").into_pair()),
+            (false, _) => range.next_back().map(|entry| entry.expect("readable").into_pair()),
         };
         let same = got.as_ref().map(|(key, value)| (key, value)) == want;
         assert!(
@@ -446,16 +359,15 @@ fn without_hints_the_page_hash_alone_agrees_with_a_btree_map() {
     }
 }
 
-/// A leaf full of an ascending run was cut behind its last record although the new upper fence had no room beside the
-/// records; the put failed and took the leaf with it.
+/// A leaf full of an ascending run was cut behind its last record although the new upper fence had no room
+/// beside the records; the put failed and took the leaf with it.
 #[test]
 fn ascending_runs_split_however_long_their_fences_are() {
     for page_bytes in [4096usize, 16384] {
         for key_len in [4, 60, page_bytes / 8] {
             for step in [1, 3] {
-                let db = tiny(page_bytes as u32)
-                    .open_disk(Arc::new(SimDisk::new(1)))
-                    .expect("empty");
+                let db =
+                    tiny(page_bytes as u32).open_disk(Arc::new(SimDisk::new(1))).expect("empty");
                 let tree = db.tree("t").expect("made");
                 let mut model = Model::new();
                 let mut rng = Rng::with_seed(seed((page_bytes + key_len + step) as u64));
@@ -480,25 +392,14 @@ fn ascending_runs_split_however_long_their_fences_are() {
 fn values_around_the_inline_limit_keep_their_bytes_when_they_move_out_and_in() {
     for page_bytes in [4096usize, 16384, 65536] {
         let place = place();
-        let db = tiny(page_bytes as u32)
-            .create(&place.path)
-            .expect("nothing there");
+        let db = tiny(page_bytes as u32).create(&place.path).expect("nothing there");
         let tree = db.tree("t").expect("made");
         let mut model = Model::new();
         for key_len in [0, 1, 4, 5, page_bytes / 8] {
             let key = vec![b'q'; key_len];
             let limit = page_bytes / 4 - 8 - key_len;
-            for len in [
-                0,
-                limit - 1,
-                limit,
-                limit + 1,
-                limit + 8,
-                5,
-                limit + 7,
-                0,
-                2 * page_bytes,
-            ] {
+            for len in [0, limit - 1, limit, limit + 1, limit + 8, 5, limit + 7, 0, 2 * page_bytes]
+            {
                 let value = value_of(&key, len as u64, len);
                 tree.put(&key, &value).expect("room");
                 assert!(
@@ -518,9 +419,6 @@ fn values_around_the_inline_limit_keep_their_bytes_when_they_move_out_and_in() {
         db.checkpoint().expect("room");
         db.checkpoint().expect("room");
         assert_whole(&db);
-        assert!(
-            db.stats().store.pages <= before - 5,
-            "deleted large values give their pages back"
-        );
+        assert!(db.stats().store.pages <= before - 5, "deleted large values give their pages back");
     }
 }

@@ -26,9 +26,7 @@ fn misused<T: std::fmt::Debug>(result: Result<T, Error>) -> Usage {
 fn sample(path: &Path) -> Model {
     let db = tiny(4096).create(path).expect("nothing there");
     let tree = db.tree("t").expect("made");
-    let model: Model = (0..200u32)
-        .map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 30]))
-        .collect();
+    let model: Model = (0..200u32).map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 30])).collect();
     tree.bulk_load(model.iter()).expect("ascending");
     drop(tree);
     db.close().expect("room");
@@ -40,16 +38,8 @@ fn opening_what_is_not_there_says_so_and_makes_nothing() {
     let place = place();
     let error = refused(Db::open_existing(&place.path));
     assert_eq!(error, OpenError::NotFound(place.path.clone()));
-    assert!(
-        error
-            .to_string()
-            .contains(place.path.to_str().expect("ascii")),
-        "{error}"
-    );
-    assert!(matches!(
-        refused(Db::open_read_only(&place.path)),
-        OpenError::NotFound(_)
-    ));
+    assert!(error.to_string().contains(place.path.to_str().expect("ascii")), "{error}");
+    assert!(matches!(refused(Db::open_read_only(&place.path)), OpenError::NotFound(_)));
     assert!(!place.path.exists());
     // A parent that is not there is not made.
     let deep = place.path.join("no/such/parent");
@@ -61,24 +51,15 @@ fn opening_what_is_not_there_says_so_and_makes_nothing() {
 fn an_empty_directory_is_as_good_as_none() {
     let place = place();
     fs::create_dir(&place.path).expect("room");
-    assert!(matches!(
-        refused(Db::open_existing(&place.path)),
-        OpenError::NotFound(_)
-    ));
-    assert!(matches!(
-        refused(Db::open_read_only(&place.path)),
-        OpenError::NotFound(_)
-    ));
+    assert!(matches!(refused(Db::open_existing(&place.path)), OpenError::NotFound(_)));
+    assert!(matches!(refused(Db::open_read_only(&place.path)), OpenError::NotFound(_)));
     assert_eq!(
         fs::read_dir(&place.path).expect("there").count(),
         0,
         "nothing was written to find that out"
     );
     Db::open(&place.path).expect("made").close().expect("room");
-    assert!(matches!(
-        refused(Db::create(&place.path)),
-        OpenError::AlreadyExists(_)
-    ));
+    assert!(matches!(refused(Db::create(&place.path)), OpenError::AlreadyExists(_)));
     Db::open(&place.path).expect("there");
 }
 
@@ -90,12 +71,9 @@ fn a_file_and_a_foreign_directory_are_left_alone() {
     fs::create_dir(&foreign).expect("room");
     fs::write(foreign.join("letter"), b"dear").expect("room");
     for path in [&place.path, &foreign] {
-        for opened in [
-            Db::open(path),
-            Db::create(path),
-            Db::open_existing(path),
-            Db::open_read_only(path),
-        ] {
+        for opened in
+            [Db::open(path), Db::create(path), Db::open_existing(path), Db::open_read_only(path)]
+        {
             let error = refused(opened);
             assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
         }
@@ -120,11 +98,7 @@ fn a_data_file_that_is_no_database_is_told_from_a_damaged_one() {
                 foreign.len()
             );
         }
-        assert_eq!(
-            fs::read(&data).expect("there"),
-            foreign,
-            "it was left alone"
-        );
+        assert_eq!(fs::read(&data).expect("there"), foreign, "it was left alone");
     }
     let mut damaged = bytes.clone();
     damaged[100] ^= 1;
@@ -153,14 +127,7 @@ fn a_newer_format_is_refused_by_both_numbers() {
     for opened in [Db::open(&place.path), Db::open_read_only(&place.path)] {
         let error = refused(opened);
         assert!(
-            matches!(
-                error,
-                OpenError::NewerVersion {
-                    found: 7,
-                    supported: 1,
-                    ..
-                }
-            ),
+            matches!(error, OpenError::NewerVersion { found: 7, supported: 1, .. }),
             "{error:?}"
         );
         assert!(error.to_string().contains('7'), "{error}");
@@ -177,32 +144,16 @@ fn a_second_opener_of_this_process_is_refused_by_whatever_path_it_comes() {
     let db = Db::open(&place.path).expect("there");
     let link = place.path.with_extension("link");
     std::os::unix::fs::symlink(&place.path, &link).expect("links");
-    for path in [
-        place.path.clone(),
-        link.clone(),
-        place.path.join("."),
-        place.path.join("../db"),
-    ] {
-        for opened in [
-            Db::open(&path),
-            Db::open_existing(&path),
-            Db::open_read_only(&path),
-        ] {
+    for path in [place.path.clone(), link.clone(), place.path.join("."), place.path.join("../db")] {
+        for opened in [Db::open(&path), Db::open_existing(&path), Db::open_read_only(&path)] {
             let error = refused(opened);
-            assert!(
-                matches!(error, OpenError::Locked { .. }),
-                "{}: {error:?}",
-                path.display()
-            );
+            assert!(matches!(error, OpenError::Locked { .. }), "{}: {error:?}", path.display());
             assert!(error.to_string().contains("this process"), "{error}");
         }
     }
     let tree = db.tree("t").expect("there");
     drop(db);
-    assert!(
-        matches!(refused(Db::open(&link)), OpenError::Locked { .. }),
-        "a tree holds it open"
-    );
+    assert!(matches!(refused(Db::open(&link)), OpenError::Locked { .. }), "a tree holds it open");
     drop(tree);
     Db::open(&link).expect("unlocked");
 }
@@ -229,18 +180,12 @@ fn a_second_opener_of_another_process_is_refused() {
     let run = || {
         let this = std::env::current_exe().expect("this test binary");
         let mut other = std::process::Command::new(this);
-        other
-            .args(["--exact", "other_process_tries_to_open"])
-            .env(OTHER_PROCESS, &place.path);
+        other.args(["--exact", "other_process_tries_to_open"]).env(OTHER_PROCESS, &place.path);
         other.output().expect("it starts")
     };
     let db = Db::open(&place.path).expect("there");
     let held = run();
-    assert!(
-        held.status.success(),
-        "{}",
-        String::from_utf8_lossy(&held.stdout)
-    );
+    assert!(held.status.success(), "{}", String::from_utf8_lossy(&held.stdout));
     drop(db);
     assert!(
         !run().status.success(),
@@ -257,10 +202,7 @@ fn readers_share_a_database_and_exclude_writers() {
     let second = Db::open_read_only(&place.path).expect("shared");
     assert_same(&first.tree("t").expect("there"), &model);
     drop(first);
-    assert!(matches!(
-        refused(Db::open(&place.path)),
-        OpenError::Locked { .. }
-    ));
+    assert!(matches!(refused(Db::open(&place.path)), OpenError::Locked { .. }));
     assert_same(&second.tree("t").expect("there"), &model);
     drop(second);
     Db::open(&place.path).expect("unlocked");
@@ -272,17 +214,10 @@ fn a_read_only_database_refuses_every_write_and_writes_nothing() {
     let model = sample(&place.path);
     fs::remove_file(place.path.join("lock")).expect("there");
     let before = fs::read(data_file(&place.path)).expect("there");
-    let modified = |path: &Path| {
-        fs::metadata(path)
-            .expect("there")
-            .modified()
-            .expect("known")
-    };
+    let modified = |path: &Path| fs::metadata(path).expect("there").modified().expect("known");
     let times = (modified(&place.path), modified(&data_file(&place.path)));
 
-    let db = tiny(4096)
-        .open_read_only(&place.path)
-        .expect("needs no lock file");
+    let db = tiny(4096).open_read_only(&place.path).expect("needs no lock file");
     let tree = db.tree("t").expect("there");
     let key = 3u32.to_be_bytes();
     let denied = [
@@ -333,10 +268,7 @@ fn a_read_only_directory_opens_for_reading_and_says_why_not_for_writing() {
     };
     protect(0o444, 0o555);
     // A privileged user is not kept out by modes; for that one the test above has to do.
-    let privileged = fs::File::options()
-        .write(true)
-        .open(data_file(&place.path))
-        .is_ok();
+    let privileged = fs::File::options().write(true).open(data_file(&place.path)).is_ok();
     let db = Db::open_read_only(&place.path).expect("readable");
     assert_same(&db.tree("t").expect("there"), &model);
     drop(db);
@@ -359,26 +291,16 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
         assert_eq!(limits.value_bytes_max, 1 << 30);
         let tree = db.tree("t").expect("made");
         let maximum = limits.key_bytes_max;
-        tree.put(vec![b'k'; maximum], b"fits")
-            .expect("at the limit");
+        tree.put(vec![b'k'; maximum], b"fits").expect("at the limit");
         let long = vec![b'k'; maximum + 1];
-        let over = Usage::KeyTooLarge {
-            actual: maximum + 1,
-            maximum,
-        };
+        let over = Usage::KeyTooLarge { actual: maximum + 1, maximum };
         assert_eq!(misused(tree.put(&long, b"v")), over);
         assert_eq!(misused(tree.insert(&long, b"v")), over);
-        assert_eq!(
-            misused(tree.compare_and_swap(&long, None, Some(b"v"))),
-            over
-        );
+        assert_eq!(misused(tree.compare_and_swap(&long, None, Some(b"v"))), over);
         let after = vec![b'z'; maximum + 1];
         assert_eq!(misused(tree.bulk_load([(&after, b"v")])), over);
         assert!(over.to_string().contains(&maximum.to_string()), "{over}");
-        assert!(
-            over.to_string().contains(&(maximum + 1).to_string()),
-            "{over}"
-        );
+        assert!(over.to_string().contains(&(maximum + 1).to_string()), "{over}");
         // No such key can be there.
         assert_eq!(tree.get(&long).expect("no error"), None);
         assert!(!tree.contains(&long).expect("no error"));
@@ -387,11 +309,7 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
         assert_eq!(tree.range(..&long[..]).count(), 1);
         assert_eq!(tree.prefix(&long).count(), 0);
 
-        for (name, maximum) in [
-            (String::new(), 0),
-            ("x".repeat(256), 255),
-            ("a\nb".into(), 0),
-        ] {
+        for (name, maximum) in [(String::new(), 0), ("x".repeat(256), 255), ("a\nb".into(), 0)] {
             let calls = [
                 misused(db.tree(&name)),
                 misused(db.open_tree(&name)),
@@ -404,10 +322,8 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
                 assert!(maximum == 0 || usage.to_string().contains("255"), "{usage}");
             }
         }
-        db.tree(&"x".repeat(limits.name_bytes_max))
-            .expect("at the limit");
-        db.tree("a name with spaces, ünïcode and 🦀")
-            .expect("allowed");
+        db.tree(&"x".repeat(limits.name_bytes_max)).expect("at the limit");
+        db.tree("a name with spaces, ünïcode and 🦀").expect("allowed");
         assert_eq!(tree.len().expect("open"), 1);
         assert_whole(&db);
     }
@@ -417,20 +333,13 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
 fn a_value_over_the_limit_is_refused_before_anything_is_written() {
     // Not touched, so that it takes no memory.
     let huge = vec![0u8; (1 << 30) + 1];
-    let db = tiny(4096)
-        .open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1)))
-        .expect("empty");
+    let db =
+        tiny(4096).open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
     let tree = db.tree("t").expect("made");
-    let over = Usage::ValueTooLarge {
-        actual: (1 << 30) + 1,
-        maximum: 1 << 30,
-    };
+    let over = Usage::ValueTooLarge { actual: (1 << 30) + 1, maximum: 1 << 30 };
     assert_eq!(misused(tree.put(b"k", &huge)), over);
     assert_eq!(misused(tree.insert(b"k", &huge)), over);
-    assert_eq!(
-        misused(tree.compare_and_swap(b"k", None, Some(&huge))),
-        over
-    );
+    assert_eq!(misused(tree.compare_and_swap(b"k", None, Some(&huge))), over);
     assert_eq!(misused(tree.bulk_load([(b"k", &huge)])), over);
     assert!(tree.is_empty().expect("open"));
 }
@@ -440,16 +349,7 @@ fn options_out_of_range_name_what_is_allowed() {
     let place = place();
     for page_bytes in [0, 1, 512, 4095, 4097, 12288, 131_072, u32::MAX] {
         let usage = misused(Options::new().page_bytes(page_bytes).open(&place.path));
-        assert!(
-            matches!(
-                &usage,
-                Usage::BadOption {
-                    option: "page_bytes",
-                    ..
-                }
-            ),
-            "{usage:?}"
-        );
+        assert!(matches!(&usage, Usage::BadOption { option: "page_bytes", .. }), "{usage:?}");
         let text = usage.to_string();
         assert!(
             text.contains(&page_bytes.to_string())
@@ -459,16 +359,7 @@ fn options_out_of_range_name_what_is_allowed() {
         );
     }
     let usage = misused(Options::new().checkpoint_bytes(0).open(&place.path));
-    assert!(
-        matches!(
-            &usage,
-            Usage::BadOption {
-                option: "checkpoint_bytes",
-                ..
-            }
-        ),
-        "{usage:?}"
-    );
+    assert!(matches!(&usage, Usage::BadOption { option: "checkpoint_bytes", .. }), "{usage:?}");
     assert!(!place.path.exists(), "nothing was made");
 }
 
@@ -480,21 +371,9 @@ fn a_cache_too_small_is_told_the_least_and_that_one_does() {
         assert!(least >= 16 * u64::from(page_bytes));
         let options = Options::new().page_bytes(page_bytes).huge_pages(false);
         let usage = misused(options.clone().cache_bytes(least - 1).open(&place.path));
-        assert!(
-            matches!(
-                &usage,
-                Usage::BadOption {
-                    option: "cache_bytes",
-                    ..
-                }
-            ),
-            "{usage:?}"
-        );
+        assert!(matches!(&usage, Usage::BadOption { option: "cache_bytes", .. }), "{usage:?}");
         assert!(usage.to_string().contains(&least.to_string()), "{usage}");
-        let db = options
-            .cache_bytes(least)
-            .open(&place.path)
-            .expect("the least it named");
+        let db = options.cache_bytes(least).open(&place.path).expect("the least it named");
         assert_eq!(db.stats().pool.frames, 16);
         assert_eq!(db.stats().page_bytes, page_bytes);
         assert!(db.stats().pool.total_bytes <= least);
@@ -507,11 +386,8 @@ fn a_cache_too_small_is_told_the_least_and_that_one_does() {
 fn an_existing_database_keeps_its_page_size() {
     let place = place();
     let model = sample(&place.path);
-    let db = Options::new()
-        .page_bytes(65536)
-        .cache_bytes(4 << 20)
-        .open(&place.path)
-        .expect("there");
+    let db =
+        Options::new().page_bytes(65536).cache_bytes(4 << 20).open(&place.path).expect("there");
     assert_eq!(db.stats().page_bytes, 4096);
     assert_same(&db.tree("t").expect("there"), &model);
 }
@@ -528,11 +404,7 @@ fn opening_and_dropping_a_thousand_times_needs_no_pause() {
             options.open_read_only(&place.path)
         };
         let db = db.unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(
-            db.tree("t").expect("there").len().expect("open"),
-            200,
-            "round {round}"
-        );
+        assert_eq!(db.tree("t").expect("there").len().expect("open"), 200, "round {round}");
     }
     let files = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     assert!(files < 200, "{files} files are still open");
@@ -548,10 +420,7 @@ fn trees_outlive_their_database_handle_and_close_closes_them() {
     drop(tree);
     let db = Db::open_existing(&place.path).expect("closed by the tree");
     let tree = db.tree("t").expect("there");
-    assert_eq!(
-        records(&tree).expect("readable"),
-        [(b"k".to_vec(), b"v".to_vec())]
-    );
+    assert_eq!(records(&tree).expect("readable"), [(b"k".to_vec(), b"v".to_vec())]);
     let other = db.clone();
     db.close().expect("room");
     other.close().expect("closing again is nothing");

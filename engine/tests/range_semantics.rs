@@ -1,4 +1,5 @@
-//! What an iterator promises: entries that stay good, errors that stay, both ends that meet, a database that stays open.
+//! What an iterator promises: entries that stay good, errors that stay, both ends that meet, a database that
+//! stays open.
 
 mod common;
 
@@ -13,8 +14,7 @@ fn filled(options: &Options, records: u32) -> (Arc<SimDisk>, latchkv::Db, Tree) 
     let disk = Arc::new(SimDisk::new(3));
     let db = options.open_disk(disk.clone()).expect("an empty disk");
     let tree = db.tree("t").expect("made");
-    tree.bulk_load((0..records).map(|i| (i.to_be_bytes(), [i as u8; 100])))
-        .expect("ascending");
+    tree.bulk_load((0..records).map(|i| (i.to_be_bytes(), [i as u8; 100]))).expect("ascending");
     db.checkpoint().expect("room");
     (disk, db, tree)
 }
@@ -32,21 +32,14 @@ fn an_iterator_that_met_an_error_gives_it_for_ever_at_both_ends() {
         assert_eq!(number(entry.key()), expected);
     }
     disk.fail_from(0, Fault::Eio, OpKind::Read);
-    let failed = range
-        .by_ref()
-        .find_map(Result::err)
-        .expect("most pages are not resident");
+    let failed = range.by_ref().find_map(Result::err).expect("most pages are not resident");
     assert!(matches!(failed, Error::Io { .. }), "{failed:?}");
     disk.clear_faults();
     for _ in 0..100 {
         assert!(matches!(range.next(), Some(Err(Error::Io { .. }))));
         assert!(matches!(range.next_back(), Some(Err(Error::Io { .. }))));
     }
-    assert_eq!(
-        tree.iter().filter(Result::is_ok).count(),
-        2000,
-        "a new iterator reads again"
-    );
+    assert_eq!(tree.iter().filter(Result::is_ok).count(), 2000, "a new iterator reads again");
 }
 
 #[test]
@@ -64,19 +57,13 @@ fn an_error_from_the_back_is_met_by_the_front_too() {
 fn entries_stay_as_they_were_after_the_database_moved_on() {
     let (_disk, db, tree) = filled(&tiny(4096), 500);
     let entries: Vec<_> = tree.iter().map(|entry| entry.expect("readable")).collect();
-    let one = tree
-        .get_with(7u32.to_be_bytes(), <[u8]>::to_vec)
-        .expect("readable");
+    let one = tree.get_with(7u32.to_be_bytes(), <[u8]>::to_vec).expect("readable");
     tree.clear().expect("room");
-    tree.bulk_load((0..500u32).map(|i| (i.to_be_bytes(), [0xee; 90])))
-        .expect("ascending");
+    tree.bulk_load((0..500u32).map(|i| (i.to_be_bytes(), [0xee; 90]))).expect("ascending");
     db.drop_tree("t").expect("room");
     db.checkpoint().expect("room");
     for (i, entry) in (0u32..).zip(&entries) {
-        assert_eq!(
-            (number(entry.key()), entry.value()),
-            (i, &[i as u8; 100][..])
-        );
+        assert_eq!((number(entry.key()), entry.value()), (i, &[i as u8; 100][..]));
     }
     assert_eq!(entries.len(), 500);
     assert_eq!(one.as_deref(), Some(&[7; 100][..]));
@@ -89,21 +76,15 @@ fn a_range_holds_the_database_open_when_every_handle_is_gone() {
     let place = place();
     let db = tiny(4096).create(&place.path).expect("nothing there");
     let tree = db.tree("t").expect("made");
-    tree.bulk_load((0..300u32).map(|i| (i.to_be_bytes(), [1; 50])))
-        .expect("ascending");
+    tree.bulk_load((0..300u32).map(|i| (i.to_be_bytes(), [1; 50]))).expect("ascending");
     let mut range = tree.iter();
     range.next().expect("not the end").expect("readable");
     drop((tree, db));
     let refused = tiny(4096).open_existing(&place.path);
-    assert!(matches!(
-        refused,
-        Err(Error::Open(latchkv::OpenError::Locked { .. }))
-    ));
+    assert!(matches!(refused, Err(Error::Open(latchkv::OpenError::Locked { .. }))));
     assert_eq!(range.by_ref().filter(Result::is_ok).count(), 299);
     drop(range);
-    let db = tiny(4096)
-        .open_existing(&place.path)
-        .expect("unlocked with the range");
+    let db = tiny(4096).open_existing(&place.path).expect("unlocked with the range");
     assert_eq!(db.tree("t").expect("there").len().expect("open"), 300);
 }
 
@@ -120,8 +101,7 @@ fn a_range_over_a_closed_database_or_a_dropped_tree_says_so() {
     );
 
     let tree = db.tree("u").expect("made");
-    tree.bulk_load((0..2000u32).map(|i| (i.to_be_bytes(), [1; 100])))
-        .expect("ascending");
+    tree.bulk_load((0..2000u32).map(|i| (i.to_be_bytes(), [1; 100]))).expect("ascending");
     let mut closed = tree.iter();
     closed.next().expect("not the end").expect("readable");
     db.clone().close().expect("room");
@@ -148,9 +128,7 @@ fn both_ends_meet_without_giving_a_record_twice_however_they_alternate() {
                 back -= 1;
                 (back, range.next_back())
             };
-            let (expected, Some(Ok(entry))) = entry else {
-                panic!("{entry:?} at {front}..{back}")
-            };
+            let (expected, Some(Ok(entry))) = entry else { panic!("{entry:?} at {front}..{back}") };
             assert_eq!(number(entry.key()), expected);
         }
         for _ in 0..3 {
@@ -171,9 +149,7 @@ fn what_is_written_behind_both_ends_does_not_come_back() {
     // Behind the front, behind the back, and in the middle.
     tree.put([0, 0, 0, 1, 1], b"behind").expect("room");
     tree.put(2000u32.to_be_bytes(), b"behind").expect("room");
-    let rest: Vec<u32> = range
-        .map(|entry| number(entry.expect("readable").key()))
-        .collect();
+    let rest: Vec<u32> = range.map(|entry| number(entry.expect("readable").key())).collect();
     assert_eq!(rest, (400..600).collect::<Vec<_>>());
 }
 

@@ -1,11 +1,12 @@
 //! How to wait a little: spin, then yield, then tell the caller to park.
 //!
-//! Holders of a latch are brief, so a waiter first spins, for about half a microsecond in three rounds of doubling
-//! length; then it gives the processor away twice; then parking is cheaper.
+//! Holders of a latch are brief, so a waiter first spins, for about half a microsecond in three rounds of
+//! doubling length; then it gives the processor away twice; then parking is cheaper.
 //!
-//! The length of one spin hint differs by ten times and more between processors of one architecture, so on x86_64
-//! `pause` is timed once, on first use. On aarch64 `yield` is a no-op on common cores; Rust's `spin_loop` emits `isb`
-//! instead, which drains the pipeline, tens of nanoseconds everywhere we know of, so a constant does.
+//! The length of one spin hint differs by ten times and more between processors of one architecture, so on
+//! x86_64 `pause` is timed once, on first use. On aarch64 `yield` is a no-op on common cores; Rust's
+//! `spin_loop` emits `isb` instead, which drains the pipeline, tens of nanoseconds everywhere we know of, so
+//! a constant does.
 //!
 //! Under loom there is nothing to spin for: the answer is always "park", which is the path worth exploring.
 
@@ -31,8 +32,8 @@ impl Backoff {
         Backoff { round: 0 }
     }
 
-    /// Waits a little, more each time, and says true; or says false at once: the caller should park. After that it
-    /// goes on saying false.
+    /// Waits a little, more each time, and says true; or says false at once: the caller should park. After
+    /// that it goes on saying false.
     #[cfg(not(latchkv_loom))]
     pub fn wait(&mut self) -> bool {
         use crate::primitives::{spin_loop, yield_now};

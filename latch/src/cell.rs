@@ -9,11 +9,11 @@
 //! empty  0
 //! ```
 //!
-//! The three kinds of word tell themselves apart, so a reader that races with a change of kind never takes a link for
-//! an entry, and no flag in the latch word need be read together with them.
+//! The three kinds of word tell themselves apart, so a reader that races with a change of kind never takes a
+//! link for an entry, and no flag in the latch word need be read together with them.
 //!
-//! An overflow cell has the same layout and hangs off the link of a home cell or of another overflow cell. Its latch
-//! word is not used: the home cell's latch covers the whole chain.
+//! An overflow cell has the same layout and hangs off the link of a home cell or of another overflow cell.
+//! Its latch word is not used: the home cell's latch covers the whole chain.
 //!
 //! The stride is a compile-time choice:
 //!
@@ -62,11 +62,7 @@ pub(crate) fn link(index: u32) -> u64 {
 /// The overflow cell that `word` links to, if it is a link.
 #[inline(always)]
 pub(crate) fn linked(word: u64) -> Option<u32> {
-    if word != 0 && page_of(word) == 0 {
-        Some(frame_of(word) - 1)
-    } else {
-        None
-    }
+    if word != 0 && page_of(word) == 0 { Some(frame_of(word) - 1) } else { None }
 }
 
 pub(crate) mod sealed {
@@ -156,22 +152,15 @@ const _: () = {
     assert!(Line128::BYTES == 128 && 8 + 8 * Line128::ENTRIES == 128);
 };
 
-/// The frame of `page` in this cell, links not followed. Branchless over the entries: for the entry that matches,
-/// the exclusive-or with the key leaves the frame, and more than any frame for every other word.
+/// The frame of `page` in this cell, links not followed. Branchless over the entries: for the entry that
+/// matches, the exclusive-or with the key leaves the frame, and more than any frame for every other word.
 #[inline(always)]
 pub(crate) fn scan<C: sealed::Cell>(cell: &C, page: u64) -> Option<u32> {
     let key = page << FRAME_BITS;
-    // Relaxed: one word is one mapping that was true at some instant; the frame's header confirms it, and a miss is
-    // validated against the latch.
-    let least = cell
-        .entries()
-        .iter()
-        .fold(u64::MAX, |least, e| least.min(e.load(Relaxed) ^ key));
-    if least < u64::from(FRAME_END) {
-        Some(least as u32)
-    } else {
-        None
-    }
+    // Relaxed: one word is one mapping that was true at some instant; the frame's header confirms it, and a
+    // miss is validated against the latch.
+    let least = cell.entries().iter().fold(u64::MAX, |least, e| least.min(e.load(Relaxed) ^ key));
+    if least < u64::from(FRAME_END) { Some(least as u32) } else { None }
 }
 
 #[cfg(all(test, not(latchkv_loom)))]

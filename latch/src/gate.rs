@@ -1,8 +1,8 @@
-//! A gate that is cheap to enter and can be closed: writers are inside from their first change to their last, and a
-//! checkpoint closes it to see a moment without writers.
+//! A gate that is cheap to enter and can be closed: writers are inside from their first change to their last,
+//! and a checkpoint closes it to see a moment without writers.
 //!
-//! What it is for: many threads that enter often, one that closes rarely. What it is not: a read-write lock for data;
-//! closing costs a walk over the slots of all threads.
+//! What it is for: many threads that enter often, one that closes rarely. What it is not: a read-write lock
+//! for data; closing costs a walk over the slots of all threads.
 //!
 //! ```text
 //!   enter:  slot = 1;  fence(SeqCst);  closed?  --no-->  inside
@@ -12,14 +12,17 @@
 //!   close:  closed = 1;  fence(SeqCst);  wait until every slot is 0
 //! ```
 //!
-//! A slot is a counter of its own 128 bytes, written by one thread alone, so entering needs no read-modify-write.
+//! A slot is a counter of its own 128 bytes, written by one thread alone, so entering needs no
+//! read-modify-write.
 //!
 //! # Invariants
 //!
-//! * \[G1] A slot is stored to by its thread alone ([`mod@crate::thread_index`]); it counts how deep the thread is inside.
-//! * \[G2] While a [`ClosedGate`] lives no thread is inside. Of the two fences one comes first: if the closer's, the
-//!   enterer sees `closed`; if the enterer's, the closer sees the slot.
-//! * \[G3] A thread that is inside may enter again, closing or not: it would otherwise wait for a closer that waits for it.
+//! * \[G1] A slot is stored to by its thread alone ([`mod@crate::thread_index`]); it counts how deep the
+//!   thread is inside.
+//! * \[G2] While a [`ClosedGate`] lives no thread is inside. Of the two fences one comes first: if the
+//!   closer's, the enterer sees `closed`; if the enterer's, the closer sees the slot.
+//! * \[G3] A thread that is inside may enter again, closing or not: it would otherwise wait for a closer that
+//!   waits for it.
 //! * \[G4] `closed` becomes 0 under the bucket's lock, where whoever is about to park looks at it again.
 //!
 //! # Orderings
@@ -31,8 +34,8 @@
 //! | \[G-c] | leave: slot Release | close: slot Acquire | what was done inside is seen by the closer | the checkpoint misses a change |
 //! | \[G-d] | open: `closed` Release | enter: `closed` Acquire | what the closer did is seen by whoever enters after it | a writer dirties a page in the old epoch |
 //!
-//! Leaving has no fence, so it cannot tell whether a closer waits; the closer therefore polls: it spins, yields, and
-//! then naps some tens of microseconds at a time.
+//! Leaving has no fence, so it cannot tell whether a closer waits; the closer therefore polls: it spins,
+//! yields, and then naps some tens of microseconds at a time.
 //!
 //! A leaked [`Inside`] keeps the gate from ever closing.
 //!
@@ -64,8 +67,8 @@ const YIELDS: u32 = 64;
 pub struct Gate {
     /// 1 while closing or closed.
     closed: AtomicU32,
-    /// Chunk k has the slots of `FIRST_CHUNK << k` threads. They are made when a thread first needs one, never dropped
-    /// before the gate.
+    /// Chunk k has the slots of `FIRST_CHUNK << k` threads. They are made when a thread first needs one,
+    /// never dropped before the gate.
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
 }
 
@@ -87,10 +90,7 @@ pub struct ClosedGate<'a> {
 impl Gate {
     /// An open gate.
     pub fn new() -> Gate {
-        let gate = Gate {
-            closed: AtomicU32::new(0),
-            chunks: [const { OnceLock::new() }; CHUNKS],
-        };
+        let gate = Gate { closed: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] };
         if cfg!(latchkv_loom) {
             // loom does not see that a `OnceLock` publishes what it holds.
             gate.make_chunk(0);
@@ -98,14 +98,15 @@ impl Gate {
         gate
     }
 
-    /// Enters. Waits while the gate is closed or closing, unless this thread is inside already. No read-modify-write
-    /// unless it waits.
+    /// Enters. Waits while the gate is closed or closing, unless this thread is inside already. No
+    /// read-modify-write unless it waits.
     #[inline]
     pub fn enter(&self) -> Inside<'_> {
         self.enter_slot(thread_index())
     }
 
-    /// Enters as the owner of a slot: loom's threads share one thread of the operating system, so a model names them.
+    /// Enters as the owner of a slot: loom's threads share one thread of the operating system, so a model
+    /// names them.
     #[cfg(latchkv_loom)]
     pub fn enter_as(&self, index: usize) -> Inside<'_> {
         self.enter_slot(index)
@@ -122,10 +123,7 @@ impl Gate {
         } else if !self.try_enter(slot) {
             self.enter_slow(slot);
         }
-        Inside {
-            slot,
-            _not_send: PhantomData,
-        }
+        Inside { slot, _not_send: PhantomData }
     }
 
     /// Enters from outside, or is outside still.
@@ -141,7 +139,8 @@ impl Gate {
         if self.closed.load(Acquire) == 0 || mutant(Mutant::EnterIgnoresClosed) {
             return true;
         }
-        // Release as for any leave: what was done inside an earlier time must be seen by a closer that sees this 0.
+        // Release as for any leave: what was done inside an earlier time must be seen by a closer that sees
+        // this 0.
         slot.0.store(0, Release);
         false
     }
@@ -169,15 +168,12 @@ impl Gate {
         let inside = false;
         assert!(!inside, "closed the gate from inside");
         // Acquire: G-d, between closers.
-        while self
-            .closed
-            .compare_exchange(0, 1, Acquire, Relaxed)
-            .is_err()
-        {
+        while self.closed.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             self.park();
         }
         if !mutant(Mutant::CloseWithoutFence) {
-            // G-a and G-b. A chunk of slots that is made after this fence is of a thread that will see `closed`.
+            // G-a and G-b. A chunk of slots that is made after this fence is of a thread that will see
+            // `closed`.
             fence(SeqCst);
         }
         let chunks = self.chunks.iter().filter_map(|chunk| chunk.get());
@@ -263,11 +259,7 @@ impl Drop for Inside<'_> {
         // Relaxed: G1.
         let depth = self.slot.0.load(Relaxed);
         // G-c.
-        let order = if mutant(Mutant::LeaveRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::LeaveRelaxed) { Relaxed } else { Release };
         self.slot.0.store(depth - 1, order);
     }
 }
@@ -275,11 +267,7 @@ impl Drop for Inside<'_> {
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
         // G-d, and G4 by being inside `wake_all`.
-        let order = if mutant(Mutant::OpenRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::OpenRelaxed) { Relaxed } else { Release };
         if mutant(Mutant::OpenForgetsWake) {
             return self.gate.closed.store(0, order);
         }
@@ -336,9 +324,8 @@ mod tests {
     #[test]
     fn every_index_has_a_slot_of_its_own() {
         let gate = Gate::new();
-        let mut slots: Vec<usize> = (0..3_000)
-            .map(|index| std::ptr::from_ref(gate.slot(index)).addr())
-            .collect();
+        let mut slots: Vec<usize> =
+            (0..3_000).map(|index| std::ptr::from_ref(gate.slot(index)).addr()).collect();
         slots.sort_unstable();
         assert!(slots.windows(2).all(|pair| pair[1] - pair[0] >= 128));
     }

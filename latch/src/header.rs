@@ -1,4 +1,5 @@
-//! The header of a frame: 64 bytes, in an array of its own, so that a page's identity costs one line to check.
+//! The header of a frame: 64 bytes, in an array of its own, so that a page's identity costs one line to
+//! check.
 //!
 //! ```text
 //! word  0       1       2             3       4         5 .. 7
@@ -6,9 +7,9 @@
 //! ```
 //!
 //! * \[H1] All-zero bytes are a valid header: free, unlatched, clean. An array may lie in zeroed memory.
-//! * \[H2] `ident`, `dirty_epoch` and `max_lsn` are stored only under X of `latch`, with Relaxed: the latch orders them
-//!   as it orders the words of the page. A load without S or X is believed only after validation, or is a guess that
-//!   something else confirms.
+//! * \[H2] `ident`, `dirty_epoch` and `max_lsn` are stored only under X of `latch`, with Relaxed: the latch
+//!   orders them as it orders the words of the page. A load without S or X is believed only after validation,
+//!   or is a guess that something else confirms.
 //! * \[H3] `clock` is stored by anyone with Relaxed. It is advice to the replacement and protects nothing.
 
 use crate::latch::Latch;

@@ -1,7 +1,7 @@
 //! One latch word: optimistic, shared (S) and exclusive (X), 8 bytes, with no allocation and no destructor.
 //!
-//! What it is for: page-hash cells and frames, by the million. What it is not: a lock for transactions, a fair lock,
-//! or re-entrant (a thread that holds S and asks again may wait for a writer that waits for it).
+//! What it is for: page-hash cells and frames, by the million. What it is not: a lock for transactions, a
+//! fair lock, or re-entrant (a thread that holds S and asks again may wait for a writer that waits for it).
 //!
 //! ```text
 //!            try_begin / begin                 shared                    exclusive
@@ -29,15 +29,16 @@
 //! | \[O4] | set PK, PW: CAS Relaxed under the bucket's lock | release: the RMW itself | an RMW reads the newest value, so a release after the CAS sees PK, and a CAS after the release fails | lost wake-up |
 //! | \[O5] | clear PK, PW: `fetch_and` Relaxed under the bucket's lock | | RMWs carry on the release sequence of O1, so they need no order of their own | |
 //!
-//! Loads before a CAS are Relaxed: the CAS compares the whole word and carries the order. `upgrade` and `shared_at`
-//! need no fence for what was read since `begin`: their CAS finds the version unmoved, so a later writer's stores come
-//! after it by O1 or O3, and a load cannot see what happens after it.
+//! Loads before a CAS are Relaxed: the CAS compares the whole word and carries the order. `upgrade` and
+//! `shared_at` need no fence for what was read since `begin`: their CAS finds the version unmoved, so a later
+//! writer's stores come after it by O1 or O3, and a load cannot see what happens after it.
 //!
 //! # Waiting
 //!
-//! Spin about half a microsecond, yield twice, park by address. A thread parks only by a CAS, under the bucket's lock,
-//! on a word that *is held*; whoever ends the hold sees PK and wakes everyone. Waking all is deliberate: it is
-//! simple, and hot latches are rare. A parked writer sets PW so that readers cannot pass it for ever.
+//! Spin about half a microsecond, yield twice, park by address. A thread parks only by a CAS, under the
+//! bucket's lock, on a word that *is held*; whoever ends the hold sees PK and wakes everyone. Waking all is
+//! deliberate: it is simple, and hot latches are rare. A parked writer sets PW so that readers cannot pass it
+//! for ever.
 //!
 //! In debug builds a thread that would park while it holds a cell of the page hash panics (see `order`).
 //!
@@ -77,17 +78,9 @@ impl Latch {
     #[inline(always)]
     pub fn try_begin(&self) -> Option<Version> {
         // O1, read site.
-        let order = if mutant(Mutant::BeginRelaxed) {
-            Relaxed
-        } else {
-            Acquire
-        };
+        let order = if mutant(Mutant::BeginRelaxed) { Relaxed } else { Acquire };
         let word = Word(self.0.load(order));
-        if word.is_exclusive() {
-            None
-        } else {
-            Some(word.version())
-        }
+        if word.is_exclusive() { None } else { Some(word.version()) }
     }
 
     /// Begins an optimistic read, after waiting for X to end. No read-modify-write unless it parks.
@@ -112,8 +105,8 @@ impl Latch {
         }
     }
 
-    /// Whether everything read since `at` was begun can be believed: the version has not moved and X is not held. No
-    /// read-modify-write.
+    /// Whether everything read since `at` was begun can be believed: the version has not moved and X is not
+    /// held. No read-modify-write.
     #[inline(always)]
     pub fn validate(&self, at: Version) -> bool {
         // O2, read site: the fence keeps the data loads before the load of the word.
@@ -162,8 +155,8 @@ impl Latch {
         }
     }
 
-    /// Takes S at the version `at`: what was read since then still holds and will until the guard is dropped. `None` at
-    /// once if the version moved, X is held, a writer waits, or there is no room.
+    /// Takes S at the version `at`: what was read since then still holds and will until the guard is dropped.
+    /// `None` at once if the version moved, X is held, a writer waits, or there is no room.
     #[inline]
     pub fn shared_at(&self, at: Version) -> Option<Shared<'_>> {
         loop {
@@ -214,8 +207,9 @@ impl Latch {
         }
     }
 
-    /// Takes X at the version `at`: what was read since then still holds. Waits for shared holders, which do not move
-    /// the version; `None` as soon as the version has moved or X is held. A thread that itself holds S waits for ever.
+    /// Takes X at the version `at`: what was read since then still holds. Waits for shared holders, which do
+    /// not move the version; `None` as soon as the version has moved or X is held. A thread that itself holds
+    /// S waits for ever.
     #[inline]
     pub fn upgrade(&self, at: Version) -> Option<Exclusive<'_>> {
         let mut backoff = Backoff::new();
@@ -248,11 +242,7 @@ impl Latch {
 
     #[inline(always)]
     fn may_upgrade(&self, word: Word, at: Version) -> bool {
-        if mutant(Mutant::UpgradeIgnoresVersion) {
-            !word.is_exclusive()
-        } else {
-            word.is_still(at)
-        }
+        if mutant(Mutant::UpgradeIgnoresVersion) { !word.is_exclusive() } else { word.is_still(at) }
     }
 
     /// S + 1, if the word is still `seen`.
@@ -260,9 +250,7 @@ impl Latch {
     fn cas_shared(&self, seen: Word) -> Option<Shared<'_>> {
         // O1, read site.
         let next = seen.with_one_more_shared();
-        self.0
-            .compare_exchange_weak(seen.0, next.0, Acquire, Relaxed)
-            .ok()?;
+        self.0.compare_exchange_weak(seen.0, next.0, Acquire, Relaxed).ok()?;
         Some(Shared { latch: self })
     }
 
@@ -270,14 +258,8 @@ impl Latch {
     #[inline(always)]
     fn cas_exclusive(&self, seen: Word) -> Option<Exclusive<'_>> {
         // O1 and O3, read site.
-        let order = if mutant(Mutant::ExclusiveRelaxed) {
-            Relaxed
-        } else {
-            Acquire
-        };
-        self.0
-            .compare_exchange_weak(seen.0, seen.with_exclusive().0, order, Relaxed)
-            .ok()?;
+        let order = if mutant(Mutant::ExclusiveRelaxed) { Relaxed } else { Acquire };
+        self.0.compare_exchange_weak(seen.0, seen.with_exclusive().0, order, Relaxed).ok()?;
         if !mutant(Mutant::ExclusiveWithoutFence) {
             // O2, write site: the data stores to come stay behind X = 1.
             fence(Release);
@@ -302,9 +284,7 @@ impl Latch {
                 return true;
             }
             // O4: sleep only on a word that is still held, and leave word of it.
-            self.0
-                .compare_exchange(held.0, parked.0, Relaxed, Relaxed)
-                .is_ok()
+            self.0.compare_exchange(held.0, parked.0, Relaxed, Relaxed).is_ok()
         });
     }
 
@@ -349,8 +329,8 @@ impl<'a> Exclusive<'a> {
         Exclusive::end(latch)
     }
 
-    /// Releases X with the version kept, so that readers in flight go on undisturbed. The holder must have stored
-    /// nothing under this X that a reader may see.
+    /// Releases X with the version kept, so that readers in flight go on undisturbed. The holder must have
+    /// stored nothing under this X that a reader may see.
     #[inline]
     pub fn release_clean(self) -> Version {
         let latch = self.latch;
@@ -359,11 +339,7 @@ impl<'a> Exclusive<'a> {
             return Exclusive::end(latch);
         }
         // O3, write site.
-        let order = if mutant(Mutant::CleanReleaseRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::CleanReleaseRelaxed) { Relaxed } else { Release };
         let held = Word(latch.0.fetch_sub(word::RELEASE_CLEAN, order));
         debug_assert!(held.is_exclusive(), "released a latch that was not held");
         if held.has_parked() && !mutant(Mutant::CleanReleaseForgetsWake) {
@@ -372,17 +348,14 @@ impl<'a> Exclusive<'a> {
         held.version()
     }
 
-    /// X -> S without a moment between, version moved: what was written can be read on, and others may read too.
+    /// X -> S without a moment between, version moved: what was written can be read on, and others may read
+    /// too.
     #[inline]
     pub fn downgrade(self) -> Shared<'a> {
         let latch = self.latch;
         std::mem::forget(self);
         // O1, write site.
-        let order = if mutant(Mutant::DowngradeRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::DowngradeRelaxed) { Relaxed } else { Release };
         let held = Word(latch.0.fetch_add(word::DOWNGRADE, order));
         debug_assert!(held.is_exclusive(), "downgraded a latch that was not held");
         if held.has_parked() && !mutant(Mutant::DowngradeForgetsWake) {
@@ -394,11 +367,7 @@ impl<'a> Exclusive<'a> {
     #[inline(always)]
     fn end(latch: &Latch) -> Version {
         // O1, write site.
-        let order = if mutant(Mutant::ReleaseRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::ReleaseRelaxed) { Relaxed } else { Release };
         let held = Word(latch.0.fetch_add(word::RELEASE, order));
         debug_assert!(held.is_exclusive(), "released a latch that was not held");
         if held.has_parked() && !mutant(Mutant::ReleaseForgetsWake) {
@@ -441,16 +410,9 @@ impl Drop for Shared<'_> {
     #[inline]
     fn drop(&mut self) {
         // O3, write site.
-        let order = if mutant(Mutant::SharedReleaseRelaxed) {
-            Relaxed
-        } else {
-            Release
-        };
+        let order = if mutant(Mutant::SharedReleaseRelaxed) { Relaxed } else { Release };
         let held = Word(self.latch.0.fetch_sub(word::RELEASE_SHARED, order));
-        debug_assert!(
-            held.shared_holders() > 0,
-            "released a shared latch that was not held"
-        );
+        debug_assert!(held.shared_holders() > 0, "released a shared latch that was not held");
         if held.shared_release_wakes() && !mutant(Mutant::SharedReleaseForgetsWake) {
             self.latch.wake();
         }

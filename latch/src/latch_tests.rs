@@ -13,10 +13,7 @@ fn optimistic_read_does_no_read_modify_write() {
     assert_eq!(rmw_count(), before);
     drop(latch.exclusive());
     if cfg!(debug_assertions) {
-        assert!(
-            rmw_count() >= before + 2,
-            "one to take X, one to release it"
-        );
+        assert!(rmw_count() >= before + 2, "one to take X, one to release it");
     }
 }
 
@@ -65,9 +62,7 @@ fn downgrade_lets_readers_in_and_writers_not() {
 #[test]
 fn full_shared_count_makes_the_next_reader_wait_for_room() {
     let latch = Latch::new();
-    let mut held: Vec<_> = (0..4095)
-        .map(|_| latch.try_shared().expect("room"))
-        .collect();
+    let mut held: Vec<_> = (0..4095).map(|_| latch.try_shared().expect("room")).collect();
     assert!(latch.try_shared().is_none());
     assert!(latch.shared_at(latch.begin()).is_none());
     thread::scope(|scope| {

@@ -1,12 +1,14 @@
 //! Latches, parking and the page hash of latchkv.
 //!
-//! **The problem.** Every step down a B+-tree asks two questions: is this page still what I think it is, and where in
-//! memory is it? Asked with an ordinary read-write lock, each question writes to a cache line that every other
-//! processor wants too. Here a reader writes nothing: it notes a version, reads, and looks whether the version moved.
+//! **The problem.** Every step down a B+-tree asks two questions: is this page still what I think it is, and
+//! where in memory is it? Asked with an ordinary read-write lock, each question writes to a cache line that
+//! every other processor wants too. Here a reader writes nothing: it notes a version, reads, and looks
+//! whether the version moved.
 //!
 //! **What is here**, in order of descent:
 //!
-//! * [`residency`]: how a page becomes resident, is reached and leaves: the protocols over the two structures below;
+//! * [`residency`]: how a page becomes resident, is reached and leaves: the protocols over the two structures
+//!   below;
 //! * [`page_hash`]: page -> frame, made of cache-line [`cell`]s with a latch each;
 //! * [`header`]: the 64 bytes that say what a frame holds;
 //! * [`gate`]: lets writers in by a plain store, and lets a checkpoint shut them out;
@@ -16,8 +18,9 @@
 //!
 //! No I/O and no engine types: a page is a `u64` below 2^40, a frame a `u32` below 2^24 - 1.
 //!
-//! **How it is tested.** Unit tests here run with real threads. The crate `latchkv-loom-tests` runs the same code, not
-//! a copy, under loom with `--cfg latchkv_loom`, and each model again with mutants that it must notice.
+//! **How it is tested.** Unit tests here run with real threads. The crate `latchkv-loom-tests` runs the same
+//! code, not a copy, under loom with `--cfg latchkv_loom`, and each model again with mutants that it must
+//! notice.
 //!
 //! ```
 //! use latchkv_latch::Latch;

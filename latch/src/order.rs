@@ -1,8 +1,9 @@
 //! The end of the latch order, checked: nobody parks while it holds a cell of the page hash.
 //!
-//! Cells come last in the order (gate, frames top-down and left-to-right, cell), so a thread that holds one must never
-//! wait for anything: it may only try. A debug build counts the cells that each thread holds and panics before it
-//! would park. Release builds and loom (whose threads share one thread of the operating system) check nothing.
+//! Cells come last in the order (gate, frames top-down and left-to-right, cell), so a thread that holds one
+//! must never wait for anything: it may only try. A debug build counts the cells that each thread holds and
+//! panics before it would park. Release builds and loom (whose threads share one thread of the operating
+//! system) check nothing.
 
 #[cfg(all(debug_assertions, not(latchkv_loom)))]
 thread_local! {
@@ -21,9 +22,7 @@ impl HoldsCell {
     pub(crate) fn new() -> HoldsCell {
         #[cfg(all(debug_assertions, not(latchkv_loom)))]
         CELLS_HELD.with(|held| held.set(held.get() + 1));
-        HoldsCell {
-            _not_send: std::marker::PhantomData,
-        }
+        HoldsCell { _not_send: std::marker::PhantomData }
     }
 }
 
@@ -40,11 +39,7 @@ impl Drop for HoldsCell {
 pub(crate) fn assert_may_park() {
     #[cfg(all(debug_assertions, not(latchkv_loom)))]
     CELLS_HELD.with(|held| {
-        assert_eq!(
-            held.get(),
-            0,
-            "latch order: about to wait for a latch while holding a cell"
-        );
+        assert_eq!(held.get(), 0, "latch order: about to wait for a latch while holding a cell");
     });
 }
 

@@ -1,8 +1,8 @@
 //! Page -> frame, as an array of [`cell`](crate::cell)s with a latch each.
 //!
-//! What it is for: finding the frame of a page whose hint was wrong, and being the one place that decides which frame
-//! has a page. What it is not: a general map, growable, or iterable. It has room for as many entries as there are
-//! frames, and never fails for want of room.
+//! What it is for: finding the frame of a page whose hint was wrong, and being the one place that decides
+//! which frame has a page. What it is not: a general map, growable, or iterable. It has room for as many
+//! entries as there are frames, and never fails for want of room.
 //!
 //! ```text
 //!   cells   [ home 0 | home 1 | ... | home n-1 | overflow 0 | overflow 1 | ... ]
@@ -10,31 +10,34 @@
 //!                        +-- link in last entry ------+  +-- link ---+
 //! ```
 //!
-//! Home cell of a page: the top bits of `page * 2^64/phi`. The number of home cells is the power of two that leaves
-//! between 0.3 and 0.6 of their entries filled when every frame has a page; about 0.5 to 5 % of entries then overflow.
+//! Home cell of a page: the top bits of `page * 2^64/phi`. The number of home cells is the power of two that
+//! leaves between 0.3 and 0.6 of their entries filled when every frame has a page; about 0.5 to 5 % of
+//! entries then overflow.
 //!
 //! # Invariants
 //!
 //! * \[HASH1] Entries and links of a chain are stored only under X of its home cell.
-//! * \[HASH2] Whenever that X is not held, the entries of a chain are a prefix: no hole before an entry, and every
-//!   overflow cell of a chain but the last ends in a link. The last one has at least two entries.
+//! * \[HASH2] Whenever that X is not held, the entries of a chain are a prefix: no hole before an entry, and
+//!   every overflow cell of a chain but the last ends in a link. The last one has at least two entries.
 //! * \[HASH3] A page is in the chain of its home cell at most once, and in no other.
-//! * \[HASH4] So a chain of k overflow cells has at least (ENTRIES - 1) k + 2 entries, and all chains together need at
-//!   most frames / (ENTRIES - 1) overflow cells: there is always one more while there are fewer entries than frames.
-//! * \[HASH5] `cells` points to `home + overflow` cells, for as long as the hash lives, and nothing else refers to them.
+//! * \[HASH4] So a chain of k overflow cells has at least (ENTRIES - 1) k + 2 entries, and all chains
+//!   together need at most frames / (ENTRIES - 1) overflow cells: there is always one more while there are
+//!   fewer entries than frames.
+//! * \[HASH5] `cells` points to `home + overflow` cells, for as long as the hash lives, and nothing else
+//!   refers to them.
 //!
 //! # Reading
 //!
-//! A hit is returned at once: no validation, no read-modify-write, one line touched if the page is in its home cell.
-//! The entry is one word, so the mapping was true at some instant; the caller confirms it by the frame's header. A
-//! miss is believed only after the home cell's version has been validated (ordering rows O1 and O2 of
-//! [`latch`](crate::latch)): an entry may move within its chain while it is scanned. A link is followed only after
-//! validation too, so a walk is never led into cells that have been freed and used again.
+//! A hit is returned at once: no validation, no read-modify-write, one line touched if the page is in its
+//! home cell. The entry is one word, so the mapping was true at some instant; the caller confirms it by the
+//! frame's header. A miss is believed only after the home cell's version has been validated (ordering rows O1
+//! and O2 of [`latch`](crate::latch)): an entry may move within its chain while it is scanned. A link is
+//! followed only after validation too, so a walk is never led into cells that have been freed and used again.
 //!
 //! # Latches apart
 //!
-//! [`LatchPlacement::Outside`] is there to measure what other engines do: a few latches in an array apart, and lookups
-//! that take S. It is not made for speed.
+//! [`LatchPlacement::Outside`] is there to measure what other engines do: a few latches in an array apart,
+//! and lookups that take S. It is not made for speed.
 //!
 //! # Tests
 //!
@@ -95,10 +98,7 @@ unsafe impl<S: Stride> Sync for PageHash<S> {}
 
 /// Numbers of home and overflow cells for `frames` entries.
 fn shape<S: Stride>(frames: usize) -> (usize, usize) {
-    let home = (frames * 10)
-        .div_ceil(S::ENTRIES * 6)
-        .next_power_of_two()
-        .max(2);
+    let home = (frames * 10).div_ceil(S::ENTRIES * 6).next_power_of_two().max(2);
     // HASH4.
     (home, frames / (S::ENTRIES - 1) + 1)
 }
@@ -110,7 +110,8 @@ impl<S: Stride> PageHash<S> {
         PageHash::boxed(home, overflow, placement)
     }
 
-    /// An empty hash of a shape that a model or a test wants: `home` cells, a power of two from 2, and `overflow` cells.
+    /// An empty hash of a shape that a model or a test wants: `home` cells, a power of two from 2, and
+    /// `overflow` cells.
     #[cfg(any(test, latchkv_loom))]
     pub fn with_shape(home: usize, overflow: usize, placement: LatchPlacement) -> PageHash<S> {
         PageHash::boxed(home, overflow, placement)
@@ -128,8 +129,8 @@ impl<S: Stride> PageHash<S> {
         (home + overflow) * size_of::<S::Cell>()
     }
 
-    /// An empty hash with room for `frames` entries, its cells in memory of the caller's (huge pages, say). `frames` is
-    /// less than 2^24. Latches apart, if asked for, are allocated by the hash.
+    /// An empty hash with room for `frames` entries, its cells in memory of the caller's (huge pages, say).
+    /// `frames` is less than 2^24. Latches apart, if asked for, are allocated by the hash.
     ///
     /// # Panics
     ///
@@ -137,8 +138,8 @@ impl<S: Stride> PageHash<S> {
     ///
     /// # Safety
     ///
-    /// `memory` points to `bytes` bytes that are zero, valid for reads and writes for as long as the hash lives, and
-    /// used by nobody else meanwhile.
+    /// `memory` points to `bytes` bytes that are zero, valid for reads and writes for as long as the hash
+    /// lives, and used by nobody else meanwhile.
     #[cfg(not(latchkv_loom))]
     pub unsafe fn with_memory(
         memory: NonNull<u8>,
@@ -150,10 +151,7 @@ impl<S: Stride> PageHash<S> {
             bytes >= PageHash::<S>::bytes_needed(frames),
             "too little memory for the page hash"
         );
-        assert!(
-            memory.addr().get().is_multiple_of(128),
-            "memory of the page hash is not aligned"
-        );
+        assert!(memory.addr().get().is_multiple_of(128), "memory of the page hash is not aligned");
         let (home, overflow) = shape::<S>(frames);
         // The caller's promises and the two checks give [HASH5]; [C1] makes zeroed memory an array of cells.
         PageHash::over(memory.cast(), home, overflow, false, placement)
@@ -166,14 +164,8 @@ impl<S: Stride> PageHash<S> {
         owned: bool,
         placement: LatchPlacement,
     ) -> PageHash<S> {
-        assert!(
-            home.is_power_of_two() && home >= 2,
-            "home cells: a power of two from 2"
-        );
-        assert!(
-            overflow < FRAME_END as usize,
-            "more overflow cells than a link can name"
-        );
+        assert!(home.is_power_of_two() && home >= 2, "home cells: a power of two from 2");
+        assert!(overflow < FRAME_END as usize, "more overflow cells than a link can name");
         let outside = match placement {
             LatchPlacement::PerCell => None,
             LatchPlacement::Outside { count } => {
@@ -217,10 +209,7 @@ impl<S: Stride> PageHash<S> {
 
     /// The word of a spare cell that links to the next one.
     fn next_spare(&self, index: u32) -> &AtomicU64 {
-        &self
-            .overflow_cell(index)
-            .expect("only cells that exist are spare")
-            .entries()[0]
+        &self.overflow_cell(index).expect("only cells that exist are spare").entries()[0]
     }
 
     /// The latch that covers the chain of home cell `home`.
@@ -234,9 +223,10 @@ impl<S: Stride> PageHash<S> {
 
     /// The frame of `page`, or `None` if no frame has it.
     ///
-    /// `Some` is a mapping that was true at some instant: the caller confirms it by the frame's header. `None` was
-    /// validated: there was an instant during the call at which no frame had the page. A page of 0 or above 40 bits is
-    /// in no frame. Waits for X of the cell to end before it gives `None`, hence the caller holds no cell.
+    /// `Some` is a mapping that was true at some instant: the caller confirms it by the frame's header.
+    /// `None` was validated: there was an instant during the call at which no frame had the page. A page of 0
+    /// or above 40 bits is in no frame. Waits for X of the cell to end before it gives `None`, hence the
+    /// caller holds no cell.
     #[inline(always)]
     pub fn lookup(&self, page: u64) -> Option<u32> {
         if page.wrapping_sub(1) >= PAGE_MAX {
@@ -269,8 +259,8 @@ impl<S: Stride> PageHash<S> {
         }
     }
 
-    /// Follows the links of a chain whose home cell has been scanned in vain since `at`. The outer `None` says that
-    /// the home cell has changed since: begin again.
+    /// Follows the links of a chain whose home cell has been scanned in vain since `at`. The outer `None`
+    /// says that the home cell has changed since: begin again.
     #[inline]
     fn walk(&self, home: &S::Cell, page: u64, at: Version) -> Option<Option<u32>> {
         let mut here = home;
@@ -310,10 +300,7 @@ impl<S: Stride> PageHash<S> {
     ///
     /// If `page` or `frame` does not fit an entry, or the hash holds more entries than it was made for.
     pub fn insert(&self, page: u64, frame: u32) -> Result<(), u32> {
-        assert!(
-            page.wrapping_sub(1) < PAGE_MAX,
-            "page {page} does not fit an entry"
-        );
+        assert!(page.wrapping_sub(1) < PAGE_MAX, "page {page} does not fit an entry");
         assert!(frame < FRAME_END, "frame {frame} does not fit an entry");
         let home = self.home_of(page);
         let x = self.latch(home).exclusive();
@@ -351,9 +338,7 @@ impl<S: Stride> PageHash<S> {
                 Some(next) => here = next,
                 None => {
                     let index = self.spare.take(|index| self.next_spare(index));
-                    let next = self
-                        .overflow_cell(index)
-                        .expect("only cells that exist are given");
+                    let next = self.overflow_cell(index).expect("only cells that exist are given");
                     next.entries()[0].store(word, Relaxed);
                     next.entries()[1].store(entry(page, frame), Relaxed);
                     last.store(link(index), Relaxed);
@@ -387,8 +372,9 @@ impl<S: Stride> PageHash<S> {
         removed
     }
 
-    /// Removes the word `target` from a chain, under X of its home cell: the last entry takes its place, and an
-    /// overflow cell left with one entry gives that to the slot of the link to it. Relaxed throughout: X orders it.
+    /// Removes the word `target` from a chain, under X of its home cell: the last entry takes its place, and
+    /// an overflow cell left with one entry gives that to the slot of the link to it. Relaxed throughout: X
+    /// orders it.
     fn remove_under(&self, home: usize, target: u64) -> bool {
         let mut here = &self.cells()[home];
         // The last entry slot of the cell before `here`, and the overflow cell that it links to.
@@ -397,18 +383,10 @@ impl<S: Stride> PageHash<S> {
         let (tail, left) = loop {
             let entries = here.entries();
             let next = linked(entries[S::ENTRIES - 1].load(Relaxed));
-            let limit = if next.is_some() {
-                S::ENTRIES - 1
-            } else {
-                S::ENTRIES
-            };
-            let filled = entries[..limit]
-                .iter()
-                .position(|slot| slot.load(Relaxed) == 0)
-                .unwrap_or(limit);
-            found = found.or(entries[..filled]
-                .iter()
-                .find(|slot| slot.load(Relaxed) == target));
+            let limit = if next.is_some() { S::ENTRIES - 1 } else { S::ENTRIES };
+            let filled =
+                entries[..limit].iter().position(|slot| slot.load(Relaxed) == 0).unwrap_or(limit);
+            found = found.or(entries[..filled].iter().find(|slot| slot.load(Relaxed) == target));
             match next.and_then(|index| Some((index, self.overflow_cell(index)?))) {
                 Some((index, cell)) => {
                     linked_from = Some((&entries[S::ENTRIES - 1], index));
@@ -459,7 +437,8 @@ impl<S: Stride> Drop for PageHash<S> {
     fn drop(&mut self) {
         if self.owned {
             let cells = NonNull::slice_from_raw_parts(self.cells, self.home + self.overflow);
-            // SAFETY: `owned` says that `boxed` leaked exactly this slice, and [HASH5] that nothing else refers to it.
+            // SAFETY: `owned` says that `boxed` leaked exactly this slice, and [HASH5] that nothing else
+            // refers to it.
             drop(unsafe { Box::<[<S as Sealed>::Cell]>::from_raw(cells.as_ptr()) });
         }
     }
@@ -472,10 +451,7 @@ impl<S: Stride> fmt::Debug for PageHash<S> {
             .field("home_cells", &self.home)
             .field("overflow_cells", &self.overflow)
             .field("chained", &self.overflow_cells())
-            .field(
-                "outside_latches",
-                &self.outside.as_ref().map(|latches| latches.len()),
-            )
+            .field("outside_latches", &self.outside.as_ref().map(|latches| latches.len()))
             .finish()
     }
 }

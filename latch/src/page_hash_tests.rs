@@ -1,4 +1,5 @@
-//! Tests of the page hash: against `HashMap`, at every stride and placement, with chains forced by a small shape.
+//! Tests of the page hash: against `HashMap`, at every stride and placement, with chains forced by a small
+//! shape.
 
 use super::*;
 use crate::cell::{Line64Padded128, Line128};
@@ -19,7 +20,8 @@ impl Random {
 }
 
 impl<S: Stride> PageHash<S> {
-    /// Checks \[HASH2] and \[HASH3], and that the overflow cells in chains are those in use; gives the entries.
+    /// Checks \[HASH2] and \[HASH3], and that the overflow cells in chains are those in use; gives the
+    /// entries.
     fn check(&self) -> HashMap<u64, u32> {
         let mut all = HashMap::new();
         let mut chained = 0;
@@ -27,46 +29,20 @@ impl<S: Stride> PageHash<S> {
             let mut here = &self.cells()[home];
             let mut depth = 0;
             loop {
-                let words: Vec<u64> = here
-                    .entries()
-                    .iter()
-                    .map(|slot| slot.load(Relaxed))
-                    .collect();
+                let words: Vec<u64> =
+                    here.entries().iter().map(|slot| slot.load(Relaxed)).collect();
                 let next = linked(words[S::ENTRIES - 1]);
-                let entries = if next.is_some() {
-                    &words[..S::ENTRIES - 1]
-                } else {
-                    &words[..]
-                };
+                let entries = if next.is_some() { &words[..S::ENTRIES - 1] } else { &words[..] };
                 let filled = entries.iter().take_while(|&&word| word != 0).count();
-                assert!(
-                    entries[filled..].iter().all(|&word| word == 0),
-                    "a hole in a chain"
-                );
-                assert!(
-                    next.is_none() || filled == S::ENTRIES - 1,
-                    "a link from a cell with room"
-                );
-                assert!(
-                    depth == 0 || filled >= 2,
-                    "an overflow cell that is not needed"
-                );
+                assert!(entries[filled..].iter().all(|&word| word == 0), "a hole in a chain");
+                assert!(next.is_none() || filled == S::ENTRIES - 1, "a link from a cell with room");
+                assert!(depth == 0 || filled >= 2, "an overflow cell that is not needed");
                 for &word in &entries[..filled] {
-                    assert_eq!(
-                        self.home_of(page_of(word)),
-                        home,
-                        "an entry in a foreign chain"
-                    );
-                    assert_eq!(
-                        all.insert(page_of(word), frame_of(word)),
-                        None,
-                        "a page twice"
-                    );
+                    assert_eq!(self.home_of(page_of(word)), home, "an entry in a foreign chain");
+                    assert_eq!(all.insert(page_of(word), frame_of(word)), None, "a page twice");
                 }
                 let Some(index) = next else { break };
-                here = self
-                    .overflow_cell(index)
-                    .expect("links name cells that exist");
+                here = self.overflow_cell(index).expect("links name cells that exist");
                 depth += 1;
                 chained += 1;
             }
@@ -96,10 +72,7 @@ fn agrees_with_a_map<S: Stride>(hash: &PageHash<S>, frames: u32, pages: u64, see
                 }
             }
         } else if let Some(&frame) = map.get(&page) {
-            assert!(
-                !hash.remove(page, frame ^ 1),
-                "removed an entry of another frame"
-            );
+            assert!(!hash.remove(page, frame ^ 1), "removed an entry of another frame");
             let removed = if step % 2 == 0 {
                 hash.remove(page, frame)
             } else {
@@ -124,10 +97,7 @@ fn agrees_with_a_map<S: Stride>(hash: &PageHash<S>, frames: u32, pages: u64, see
 }
 
 fn agrees_at_every_shape<S: Stride>() {
-    for placement in [
-        LatchPlacement::PerCell,
-        LatchPlacement::Outside { count: 3 },
-    ] {
+    for placement in [LatchPlacement::PerCell, LatchPlacement::Outside { count: 3 }] {
         let hash = PageHash::<S>::new(200, placement);
         agrees_with_a_map(&hash, 200, 400, 0x5EED_0001);
         // Two home cells: everything is in long chains, and the bound of [HASH4] is all there is.
@@ -155,10 +125,7 @@ fn hash_agrees_with_a_map_at_stride_128() {
 fn every_frame_finds_room_even_if_all_pages_share_one_cell() {
     for frames in [1, 2, 7, 8, 13, 14, 16, 100, 333] {
         let hash = PageHash::<Line64>::new(frames, LatchPlacement::PerCell);
-        let pages: Vec<u64> = (1..)
-            .filter(|&page| hash.home_of(page) == 1)
-            .take(frames)
-            .collect();
+        let pages: Vec<u64> = (1..).filter(|&page| hash.home_of(page) == 1).take(frames).collect();
         for (frame, &page) in pages.iter().enumerate() {
             assert_eq!(hash.insert(page, frame as u32), Ok(()));
         }

@@ -1,7 +1,7 @@
 //! Asking for a cache line ahead of its use. A hint: it never faults, whatever the address.
 
-/// Asks for the line that holds `at`, for reading, into all cache levels. Nothing where the processor is neither
-/// x86_64 nor aarch64.
+/// Asks for the line that holds `at`, for reading, into all cache levels. Nothing where the processor is
+/// neither x86_64 nor aarch64.
 #[inline(always)]
 pub fn prefetch_line<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

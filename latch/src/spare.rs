@@ -1,17 +1,18 @@
 //! The overflow cells of a page hash that are in no chain.
 //!
-//! A stack, linked through the first entry of each spare cell, and behind it the cells that have never been used, so
-//! that their memory is not touched before it is needed.
+//! A stack, linked through the first entry of each spare cell, and behind it the cells that have never been
+//! used, so that their memory is not touched before it is needed.
 //!
 //! ```text
 //!   head  tag:32 | link:32  -->  cell  -->  cell  -->  0          fresh .. limit: never used
 //! ```
 //!
-//! The tag moves with every change, so that a compare-exchange is not fooled by a cell that went and came back.
+//! The tag moves with every change, so that a compare-exchange is not fooled by a cell that went and came
+//! back.
 //!
 //! * \[SP1] A cell is given to one taker until that one gives it back.
-//! * \[SP2] The word by which a spare cell links to the next looks like a link, or empty, to whoever still walks the chain
-//!   that the cell was in; so like no entry.
+//! * \[SP2] The word by which a spare cell links to the next looks like a link, or empty, to whoever still
+//!   walks the chain that the cell was in; so like no entry.
 //!
 //! | row | write site | read site | edge | without it |
 //! |---|---|---|---|---|
@@ -60,22 +61,17 @@ impl Spare {
         // S-a.
         let mut head = self.head.load(Acquire);
         while let Some(index) = linked(head & LINK) {
-            // Relaxed: S-a ordered it. If the cell has been taken meanwhile this is nonsense, and the tag has moved.
+            // Relaxed: S-a ordered it. If the cell has been taken meanwhile this is nonsense, and the tag has
+            // moved.
             let next = next_of(index).load(Relaxed) & LINK;
-            match self
-                .head
-                .compare_exchange(head, tagged(head, next), Acquire, Acquire)
-            {
+            match self.head.compare_exchange(head, tagged(head, next), Acquire, Acquire) {
                 Ok(_) => return index,
                 Err(now) => head = now,
             }
         }
         // Relaxed: the cell has never been touched, and the counter alone decides whose it is.
         let index = self.fresh.fetch_add(1, Relaxed);
-        assert!(
-            index < self.limit,
-            "the page hash holds more entries than it was made for"
-        );
+        assert!(index < self.limit, "the page hash holds more entries than it was made for");
         index as u32
     }
 
@@ -87,10 +83,7 @@ impl Spare {
             // SP2.
             first.store(head & LINK, Relaxed);
             // S-a.
-            match self
-                .head
-                .compare_exchange(head, tagged(head, link(index)), Release, Relaxed)
-            {
+            match self.head.compare_exchange(head, tagged(head, link(index)), Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }

@@ -1,14 +1,14 @@
 //! A small number for each living thread, so that per-thread slots can lie in arrays.
 //!
-//! What it is for: [`crate::gate`] slots, counters in stripes. What it is not: an identity; the index of a thread that
-//! ended is given to a later one, the smallest free one first, so that arrays stay as short as the greatest
-//! number of threads alive at once.
+//! What it is for: [`crate::gate`] slots, counters in stripes. What it is not: an identity; the index of a
+//! thread that ended is given to a later one, the smallest free one first, so that arrays stay as short as
+//! the greatest number of threads alive at once.
 //!
 //! * \[T1] No two threads have the same index at the same time.
 //! * \[T2] Whatever the old owner of an index did happens before its new owner gets it: both take the mutex.
 //!
-//! A thread that asks while its thread-locals are being destroyed, after it gave its index back, gets a new one that
-//! is never given back.
+//! A thread that asks while its thread-locals are being destroyed, after it gave its index back, gets a new
+//! one that is never given back.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -23,10 +23,7 @@ struct Indices {
     next: usize,
 }
 
-static INDICES: Mutex<Indices> = Mutex::new(Indices {
-    free: BinaryHeap::new(),
-    next: 0,
-});
+static INDICES: Mutex<Indices> = Mutex::new(Indices { free: BinaryHeap::new(), next: 0 });
 
 /// Says that no index has been taken yet.
 const NONE: usize = usize::MAX;
@@ -105,10 +102,7 @@ mod tests {
                         })
                     })
                     .collect();
-                threads
-                    .into_iter()
-                    .map(|thread| thread.join().expect("no panic"))
-                    .collect()
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
             });
             assert_eq!(indices.iter().collect::<HashSet<_>>().len(), THREADS);
             greatest = greatest.max(*indices.iter().max().expect("not empty"));

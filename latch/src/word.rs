@@ -19,7 +19,8 @@
 //! * \[W1] X = 1 implies S = 0.
 //! * \[W2] The version changes only in the step that takes X from 1 to 0.
 //! * \[W3] PW = 1 implies PK = 1.
-//! * \[W4] A thread is queued on the word only while PK = 1; PK and PW are set and cleared under the bucket's lock.
+//! * \[W4] A thread is queued on the word only while PK = 1; PK and PW are set and cleared under the bucket's
+//!   lock.
 //!
 //! # Reachable states
 //!
@@ -65,10 +66,7 @@ pub(crate) const RELEASE_SHARED: u64 = S1;
 /// Kept by a wake.
 pub(crate) const WOKEN: u64 = !(PK | PW);
 
-const _: () = assert!(
-    S_MAX * S1 <= S_MASK,
-    "the count must not carry into the version"
-);
+const _: () = assert!(S_MAX * S1 <= S_MASK, "the count must not carry into the version");
 const _: () = assert!(X | PK | PW | 1 << 3 | S_MASK | VER_MASK == u64::MAX);
 
 /// What a latch word's version was at some moment when X was not held. Comparable within one latch only.
@@ -101,8 +99,9 @@ impl Word {
         (self.0 ^ at.0) & (VER_MASK | X) == 0
     }
 
-    /// Whether a newcomer may take S: room, no X, and no writer waiting behind other holders. A PW that has outlived
-    /// its holders (the wake is on its way) does not count: nobody would wake a thread that parked on it.
+    /// Whether a newcomer may take S: room, no X, and no writer waiting behind other holders. A PW that has
+    /// outlived its holders (the wake is on its way) does not count: nobody would wake a thread that parked
+    /// on it.
     pub(crate) fn admits_shared(self) -> bool {
         let holders = self.shared_holders();
         !self.is_exclusive() && holders < S_MAX && (self.0 & PW == 0 || holders == 0)
@@ -125,7 +124,8 @@ impl Word {
         Word(self.0 | PK | if wants_exclusive { PW } else { 0 })
     }
 
-    /// Whether the release of S that found this word must wake: the last holder went, or a full word got room.
+    /// Whether the release of S that found this word must wake: the last holder went, or a full word got
+    /// room.
     pub(crate) fn shared_release_wakes(self) -> bool {
         let holders = self.shared_holders();
         self.has_parked() && (holders == 1 || holders == S_MAX)
@@ -171,12 +171,7 @@ mod tests {
     #[test]
     fn shared_holders_do_not_disturb_a_reader() {
         let at = Word(7 * VER1).version();
-        assert!(
-            Word(7 * VER1)
-                .with_one_more_shared()
-                .with_parked(true)
-                .is_still(at)
-        );
+        assert!(Word(7 * VER1).with_one_more_shared().with_parked(true).is_still(at));
         assert!(!Word(7 * VER1).with_exclusive().is_still(at));
         assert!(!Word(8 * VER1).is_still(at));
     }

@@ -1,5 +1,5 @@
-//! What the ways from a parent to its child cost, on one tree: [hints verified](latchkv::Options::frame_hints), hints
-//! taken for pointers, and the page hash alone.
+//! What the ways from a parent to its child cost, on one tree: hints verified, hints taken for pointers, and
+//! the page hash alone ([`frame_hints`](latchkv::Options::frame_hints) off).
 //!
 //! | variant | child found by | frame header |
 //! |---|---|---|
@@ -9,26 +9,25 @@
 //! | bare pointer | hint, trusted | never looked at |
 //! | page hash | cell of the hash | version begun and validated, ident compared |
 //!
-//! Swizzled against "verified, short" is the cost of verifying alone. The first four read the same frames of one database; the page hash has the same file open a second time.
+//! Swizzled against "verified, short" is the cost of verifying alone. The first four read the same frames of
+//! one database; the page hash has the same file open a second time.
 
-use super::{DataArgs, memory, options};
+use super::{Common, HashArgs, memory, options};
 use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::{Engine, Touch};
-use crate::report::{Output, Report};
-use crate::rounds::{self, Timing, Variant};
+use crate::report::Report;
+use crate::rounds::{self, Variant};
 use serde_json::json;
 
 /// Options of `descent`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    common: Common,
     #[command(flatten)]
-    timing: Timing,
-    #[command(flatten)]
-    output: Output,
+    hash: HashArgs,
     /// Page sizes, in bytes
     #[arg(long, value_delimiter = ',', default_values_t = [16384, 4096])]
     page_size: Vec<u32>,
@@ -42,15 +41,12 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let data = args.data.data();
-    let mut report = Report::start(
-        "descent",
-        json!({ "records": data.records, "raw_bytes": data.raw_bytes(), "hot_kib": args.hot_kib, "clock": format!("{:?}", args.timing.clock) }),
-    );
+    let more = json!({ "hot_kib": args.hot_kib, "page_hash_latches": args.hash.page_hash_latches });
+    let (data, mut report) = args.common.start("descent", more);
     for &page_bytes in &args.page_size {
         at_page_size(args, &data, page_bytes, &mut report)?;
     }
-    report.finish(&args.output)
+    report.finish(&args.common.output)
 }
 
 fn at_page_size(
@@ -59,18 +55,13 @@ fn at_page_size(
     page_bytes: u32,
     report: &mut Report,
 ) -> Result<(), Fail> {
-    let scratch = args.output.scratch()?;
+    let scratch = args.common.output.scratch()?;
     let path = scratch.path().join("db");
-    let options = options(page_bytes, args.cache_mib);
+    let options = options(page_bytes, args.cache_mib).page_hash_latches(args.hash.latches());
     println!("\npages of {page_bytes} bytes");
     ours::load(&path, &options, data, Order::Sorted)?.report(data);
     let hinted = Ours::open("verified hint", &path, &options, Access::Read)?;
-    let hashed = Ours::open(
-        "page hash",
-        &path,
-        &options.clone().frame_hints(false),
-        Access::Read,
-    )?;
+    let hashed = Ours::open("page hash", &path, &options.clone().frame_hints(false), Access::Read)?;
     for engine in [&hinted, &hashed] {
         engine.warm()?;
         // Scans do not come by every way that point reads come by.
@@ -83,45 +74,36 @@ fn at_page_size(
     let after = hinted.db.stats().pool;
     if (before.hash_hits, before.loads) != (after.hash_hits, after.loads) {
         return Err(
-            "the tree is not resident and hinted throughout: give it a greater cache".into(),
+            "the tree is not resident and hinted throughout: give it a greater cache".into()
         );
     }
 
     let touch = Touch::Ends;
-    let mut variants = vec![Variant::new("verified hint", |keys: &[Key]| {
-        hinted.reads(keys, touch)
-    })];
+    let mut variants =
+        vec![Variant::new("verified hint", |keys: &[Key]| hinted.reads(keys, touch))];
     #[cfg(feature = "measure")]
     {
         variants.push(Variant::new("verified, short", |keys: &[Key]| {
             trusting::<true, true>(&hinted, keys)
         }));
-        variants.push(Variant::new("swizzled", |keys: &[Key]| {
-            trusting::<true, false>(&hinted, keys)
-        }));
+        variants
+            .push(Variant::new("swizzled", |keys: &[Key]| trusting::<true, false>(&hinted, keys)));
         variants.push(Variant::new("bare pointer", |keys: &[Key]| {
             trusting::<false, false>(&hinted, keys)
         }));
     }
-    variants.push(Variant::new("page hash", |keys: &[Key]| {
-        hashed.reads(keys, touch)
-    }));
+    variants.push(Variant::new("page hash", |keys: &[Key]| hashed.reads(keys, touch)));
 
-    let ops = args.timing.ops;
-    let series = rounds::run(args.timing, 1, &variants, |round| data.probes(round, ops))?;
-    let title = format!(
-        "uniform over {} MiB, pages of {page_bytes}",
-        data.raw_bytes() >> 20
-    );
+    let ops = args.common.timing.ops;
+    let series = rounds::run(args.common.timing, 1, &variants, |round| data.probes(round, ops))?;
+    let title = format!("uniform over {} MiB, pages of {page_bytes}", data.raw_bytes() >> 20);
     series.print(&title);
     report.add(series.to_json(&title));
 
     let hot = hot_keys(data, args.hot_kib << 10);
-    let series = rounds::run(args.timing, 1, &variants, |round| {
+    let series = rounds::run(args.common.timing, 1, &variants, |round| {
         let mut random = fastrand::Rng::with_seed(round ^ data.seed);
-        (0..ops * 2)
-            .map(|_| hot[random.usize(0..hot.len())])
-            .collect()
+        (0..ops * 2).map(|_| hot[random.usize(0..hot.len())]).collect()
     })?;
     let title = format!("hot set of {} KiB, pages of {page_bytes}", args.hot_kib);
     series.print(&title);
@@ -134,28 +116,24 @@ fn hot_keys(data: &Data, bytes: u64) -> Vec<Key> {
     let sorted = data.sorted();
     let count = (bytes / crate::data::RECORD_BYTES).clamp(1, data.records) as usize;
     let from = (sorted.len() - count) / 2;
-    sorted[from..from + count]
-        .iter()
-        .map(|&(key, _)| key)
-        .collect()
+    sorted[from..from + count].iter().map(|&(key, _)| key).collect()
 }
 
 /// Every key is read right by every way.
 fn check(engine: &Ours, data: &Data) -> Result<(), Fail> {
     for at in 0..data.records {
         let (key, value) = (data.key(at), data.value(at, 0));
-        let mut right = engine.tree.get_with(key, |found| *found == value)? == Some(true);
-        #[cfg(feature = "measure")]
-        {
-            let swizzled = engine
-                .tree
-                .get_trusting::<true, false, _>(&key, |found| *found == value)?;
-            let bare = engine
-                .tree
-                .get_trusting::<false, false, _>(&key, |found| *found == value)?;
-            right &= swizzled == Some(true) && bare == Some(true);
-        }
-        if !right {
+        let is_right = |found: &[u8]| *found == value;
+        let found = [
+            engine.tree.get_with(key, is_right)?,
+            #[cfg(feature = "measure")]
+            engine.tree.get_trusting::<true, true, _>(&key, is_right)?,
+            #[cfg(feature = "measure")]
+            engine.tree.get_trusting::<true, false, _>(&key, is_right)?,
+            #[cfg(feature = "measure")]
+            engine.tree.get_trusting::<false, false, _>(&key, is_right)?,
+        ];
+        if found.iter().any(|&right| right != Some(true)) {
             return Err(format!("record {at} was read wrong").into());
         }
     }
@@ -169,9 +147,8 @@ fn trusting<const VERSIONS: bool, const IDENTS: bool>(
 ) -> Result<u64, Fail> {
     let mut sum = 0_u64;
     for key in keys {
-        let part = engine
-            .tree
-            .get_trusting::<VERSIONS, IDENTS, _>(key, |value| Touch::Ends.sum(value))?;
+        let part =
+            engine.tree.get_trusting::<VERSIONS, IDENTS, _>(key, |value| Touch::Ends.sum(value))?;
         sum = sum.wrapping_add(part.ok_or("a key is absent")?);
     }
     Ok(sum)

@@ -1,17 +1,17 @@
 //! Load, point reads and range reads, beside LMDB.
 //!
-//! LMDB is loaded twice, at random and by appending sorted records, and read in both forms: packed pages make a smaller
-//! tree. So is latchkv.
+//! LMDB is loaded twice, at random and by appending sorted records, and read in both forms: packed pages make
+//! a smaller tree. So is latchkv.
 
-use super::{DataArgs, memory, options};
+use super::{Common, HashArgs, memory, options};
 use crate::Fail;
 use crate::data::Data;
 #[cfg(feature = "peers")]
 use crate::engines::lmdb::{self, Lmdb};
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::{Engine, Touch};
-use crate::report::{Output, Report};
-use crate::rounds::{self, Timing, Variant};
+use crate::report::Report;
+use crate::rounds::{self, Variant};
 use serde_json::json;
 use std::path::Path;
 
@@ -19,11 +19,9 @@ use std::path::Path;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    common: Common,
     #[command(flatten)]
-    timing: Timing,
-    #[command(flatten)]
-    output: Output,
+    hash: HashArgs,
     /// Cache of latchkv, in MiB
     #[arg(long, default_value_t = 4096)]
     cache_mib: u64,
@@ -46,16 +44,12 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let data = args.data.data();
-    let scratch = args.output.scratch()?;
-    let mut report = Report::start(
-        "kv",
-        json!({
-            "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
-            "page_bytes": args.page_size, "cache_mib": args.cache_mib, "take": args.take,
-            "ops_a_round": args.timing.ops, "clock": format!("{:?}", args.timing.clock),
-        }),
-    );
+    let scratch = args.common.output.scratch()?;
+    let more = json!({
+        "page_bytes": args.page_size, "cache_mib": args.cache_mib, "take": args.take,
+        "page_hash_latches": args.hash.page_hash_latches,
+    });
+    let (data, mut report) = args.common.start("kv", more);
     println!("\nload, one run each");
     let engines = load(args, &data, scratch.path(), &mut report)?;
     for &touch in &args.touch {
@@ -64,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
     }
     drop(engines);
-    report.finish(&args.output)
+    report.finish(&args.common.output)
 }
 
 /// Fills and opens all engines, the one to compare with first.
@@ -74,7 +68,7 @@ fn load(
     dir: &Path,
     report: &mut Report,
 ) -> Result<Vec<Box<dyn Engine>>, Fail> {
-    let options = options(args.page_size, args.cache_mib);
+    let options = options(args.page_size, args.cache_mib).page_hash_latches(args.hash.latches());
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let orders = [(Order::Sorted, "packed"), (Order::Random, "random")];
     let orders = &orders[..if args.sorted_only { 1 } else { 2 }];
@@ -123,14 +117,13 @@ fn read(
     threads: usize,
     report: &mut Report,
 ) -> Result<(), Fail> {
-    let ops = args.timing.ops;
+    let ops = args.common.timing.ops;
     let points: Vec<Variant<'_, _>> = engines
         .iter()
         .map(|engine| Variant::new(engine.name(), |keys: &[_]| engine.reads(keys, touch)))
         .collect();
-    let series = rounds::run(args.timing, threads, &points, |round| {
-        data.probes(round, ops)
-    })?;
+    let series =
+        rounds::run(args.common.timing, threads, &points, |round| data.probes(round, ops))?;
     let title = format!("random point reads, {threads} thread(s), touching {touch:?}");
     series.print(&title);
     report.add(series.to_json(&title));
@@ -139,14 +132,11 @@ fn read(
     let ranges: Vec<Variant<'_, _>> = engines
         .iter()
         .map(|engine| {
-            Variant::new(engine.name(), move |keys: &[_]| {
-                engine.ranges(keys, take, touch)
-            })
+            Variant::new(engine.name(), move |keys: &[_]| engine.ranges(keys, take, touch))
         })
         .collect();
-    let series = rounds::run(args.timing, threads, &ranges, |round| {
-        data.probes(!round, ops / 2)
-    })?;
+    let series =
+        rounds::run(args.common.timing, threads, &ranges, |round| data.probes(!round, ops / 2))?;
     let title = format!("range reads of {take}, {threads} thread(s), touching {touch:?}");
     series.print(&title);
     report.add(series.to_json(&title));

@@ -9,7 +9,9 @@ pub(crate) mod updates;
 
 use crate::data::Data;
 use crate::engines::ours::Ours;
-use latchkv::Options;
+use crate::report::{Output, Report};
+use crate::rounds::Timing;
+use latchkv::{Options, PageHashLatches};
 use serde_json::{Value, json};
 
 /// The data set.
@@ -29,19 +31,63 @@ pub(crate) struct DataArgs {
 impl DataArgs {
     pub(crate) fn data(&self) -> Data {
         let records = (self.records as f64 * self.scale) as u64;
-        Data {
-            seed: self.seed,
-            records: records.max(1),
+        Data { seed: self.seed, records: records.max(1) }
+    }
+}
+
+/// What every experiment has that times operations on the data set.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) timing: Timing,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl Common {
+    /// The data set, and a report of `command` that says what of it and how it is timed, beside `more`.
+    fn start(&self, command: &str, more: Value) -> (Data, Report) {
+        let data = self.data.data();
+        let mut options = json!({
+            "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
+            "ops_a_round": self.timing.ops, "clock": format!("{:?}", self.timing.clock),
+        });
+        if let (Value::Object(options), Value::Object(more)) = (&mut options, more) {
+            options.extend(more);
         }
+        (data, Report::start(command, options))
+    }
+}
+
+/// Where the latches of the page hash lie.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct HashArgs {
+    /// Latches of the page hash, in an array outside of its cells; without it, each cell has its own
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) page_hash_latches: Option<usize>,
+}
+
+impl HashArgs {
+    fn latches(self) -> PageHashLatches {
+        match self.page_hash_latches {
+            Some(count) => PageHashLatches::Outside { count },
+            None => PageHashLatches::PerCell,
+        }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("a number from 1 on".into()),
     }
 }
 
 /// Options of a database under measurement: no page fault is timed, and no checkpoint begins unasked.
 fn options(page_bytes: u32, cache_mib: u64) -> Options {
-    Options::new()
-        .page_bytes(page_bytes)
-        .cache_bytes(cache_mib << 20)
-        .checkpoint_bytes(u64::MAX)
+    Options::new().page_bytes(page_bytes).cache_bytes(cache_mib << 20).checkpoint_bytes(u64::MAX)
 }
 
 /// Prints what the pool of `engine` lies in, and gives it as JSON.
@@ -49,9 +95,8 @@ fn memory(engine: &Ours) -> Value {
     let stats = engine.db.stats();
     let pool = &stats.pool;
     let used = (pool.frames - pool.frames_free) * u64::from(stats.page_bytes);
-    let huge = pool
-        .huge_bytes
-        .map_or_else(|| "not told".into(), |bytes| format!("{} MiB", bytes >> 20));
+    let huge =
+        pool.huge_bytes.map_or_else(|| "not told".into(), |bytes| format!("{} MiB", bytes >> 20));
     println!(
         "  {:<26}{} in use of {} MiB, huge pages {:?}, {huge} in them; backend {}",
         engine.name,

@@ -1,5 +1,5 @@
-//! Time to open databases of several sizes. Opening reads the superblock, the manifest and all of the page map, so it
-//! follows the number of pages.
+//! Time to open databases of several sizes. Opening reads the superblock, the manifest and all of the page
+//! map, so it follows the number of pages.
 
 use crate::Fail;
 use crate::report::{Output, Report, file_bytes};
@@ -31,9 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let options = json!({ "size_mib": args.size_mib, "page_bytes": args.page_size });
     let mut report = Report::start("open", options);
-    let options = Options::new()
-        .page_bytes(args.page_size)
-        .cache_bytes(64 << 20);
+    let options = Options::new().page_bytes(args.page_size).cache_bytes(64 << 20);
     println!("\nopen, first read, close; median of {} each", args.rounds);
     let mut last: Option<(u64, f64)> = None;
     for &size_mib in &args.size_mib {
@@ -48,8 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             let db = options.open_existing(&path)?;
             open_ns.push(start.elapsed().as_nanos() as f64);
             let tree = db.open_tree("bench")?.ok_or("the tree is gone")?;
-            tree.get(0_u64.to_be_bytes())?
-                .ok_or("the first record is gone")?;
+            tree.get(0_u64.to_be_bytes())?.ok_or("the first record is gone")?;
             read_ns.push(start.elapsed().as_nanos() as f64);
             pages = db.stats().store.pages;
         }
@@ -60,15 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             (map_pages > fewer).then(|| (open - less) / (map_pages - fewer) as f64)
         });
         last = Some((map_pages, open));
-        print!(
-            "  {:>6} MiB {pages:>9} pages {map_pages:>6} map pages",
-            file >> 20
-        );
-        print!(
-            "  open {:>8.2} ms, with first read {:>8.2} ms",
-            open / 1e6,
-            read / 1e6
-        );
+        print!("  {:>6} MiB {pages:>9} pages {map_pages:>6} map pages", file >> 20);
+        print!("  open {:>8.2} ms, with first read {:>8.2} ms", open / 1e6, read / 1e6);
         println!(
             "{}",
             slope.map_or_else(String::new, |ns| format!(", {ns:.0} ns a further map page"))

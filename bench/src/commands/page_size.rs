@@ -1,23 +1,18 @@
 //! Page sizes beside each other: what decides the default.
 
-use super::{DataArgs, memory, options};
+use super::{Common, memory, options};
 use crate::Fail;
 use crate::data::Key;
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::{Engine, Touch};
-use crate::report::{Output, Report};
-use crate::rounds::{self, Timing, Variant};
+use crate::rounds::{self, Variant};
 use serde_json::json;
 
 /// Options of `page-size`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    timing: Timing,
-    #[command(flatten)]
-    output: Output,
+    common: Common,
     /// Page sizes, in bytes; the first is what the others are compared with
     #[arg(long, value_delimiter = ',', default_values_t = [16384, 4096, 8192, 32768])]
     page_size: Vec<u32>,
@@ -34,18 +29,11 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let data = args.data.data();
-    let scratch = args.output.scratch()?;
-    let mut report = Report::start(
-        "page-size",
-        json!({ "records": data.records, "raw_bytes": data.raw_bytes(), "random_load": args.random, "clock": format!("{:?}", args.timing.clock) }),
-    );
+    let scratch = args.common.output.scratch()?;
+    let more = json!({ "random_load": args.random });
+    let (data, mut report) = args.common.start("page-size", more);
     println!("\nload, one run each");
-    let order = if args.random {
-        Order::Random
-    } else {
-        Order::Sorted
-    };
+    let order = if args.random { Order::Random } else { Order::Sorted };
     let mut engines = Vec::new();
     for &page_bytes in &args.page_size {
         let path = scratch.path().join(page_bytes.to_string());
@@ -53,12 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let mut loaded = ours::load(&path, &options, &data, order)?;
         loaded.how = format!("pages of {page_bytes}");
         report.add(loaded.report(&data));
-        let engine = Ours::open(
-            format!("pages of {page_bytes}"),
-            &path,
-            &options,
-            Access::Write,
-        )?;
+        let engine = Ours::open(format!("pages of {page_bytes}"), &path, &options, Access::Write)?;
         engine.warm()?;
         engines.push(engine);
     }
@@ -66,34 +49,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     for engine in &engines {
         report.add(memory(engine));
     }
-    let ops = args.timing.ops;
+    let ops = args.common.timing.ops;
     let touch = Touch::All;
     let value = data.value(0, 1);
     let take = args.take;
     type Work<'a> = Box<dyn Fn(&Ours, &[Key]) -> Result<u64, Fail> + Sync + 'a>;
     let experiments: [(&str, usize, Work<'_>); 3] = [
-        (
-            "random point reads",
-            ops,
-            Box::new(|engine, keys| engine.reads(keys, touch)),
-        ),
-        (
-            "range reads",
-            ops / 2,
-            Box::new(|engine, keys| engine.ranges(keys, take, touch)),
-        ),
-        (
-            "random updates of values",
-            ops,
-            Box::new(|engine, keys| engine.puts(keys, &value)),
-        ),
+        ("random point reads", ops, Box::new(|engine, keys| engine.reads(keys, touch))),
+        ("range reads", ops / 2, Box::new(|engine, keys| engine.ranges(keys, take, touch))),
+        ("random updates of values", ops, Box::new(|engine, keys| engine.puts(keys, &value))),
     ];
     for (title, ops, work) in &experiments {
         let variants: Vec<Variant<'_, Key>> = engines
             .iter()
             .map(|engine| Variant::new(engine.name(), move |keys: &[Key]| work(engine, keys)))
             .collect();
-        let series = rounds::run(args.timing, 1, &variants, |round| data.probes(round, *ops))?;
+        let series =
+            rounds::run(args.common.timing, 1, &variants, |round| data.probes(round, *ops))?;
         series.print(title);
         report.add(series.to_json(title));
     }
@@ -104,11 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         engine.db.checkpoint()?;
         let seconds = start.elapsed().as_secs_f64();
         let images = engine.db.stats().pool.writebacks - before;
-        println!(
-            "  {:<26}{seconds:>8.2} s {images:>10} page images",
-            engine.name
-        );
+        println!("  {:<26}{seconds:>8.2} s {images:>10} page images", engine.name);
         report.add(json!({ "checkpoint": engine.name, "seconds": seconds, "images": images }));
     }
-    report.finish(&args.output)
+    report.finish(&args.common.output)
 }

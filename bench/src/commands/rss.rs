@@ -1,7 +1,7 @@
 //! Memory of a process that reads a file many times its cache, for each backend.
 //!
-//! Each backend runs in a process of its own, whose peak the operating system keeps (`VmHWM`): nothing between two samples
-//! is missed, and no backend pays for another.
+//! Each backend runs in a process of its own, whose peak the operating system keeps (`VmHWM`): nothing
+//! between two samples is missed, and no backend pays for another.
 
 use crate::Fail;
 use crate::engines::ours::{self, Access, Order, Ours};
@@ -69,9 +69,7 @@ impl Way {
 
 impl Args {
     fn options(&self) -> Options {
-        Options::new()
-            .page_bytes(self.page_size)
-            .cache_bytes(self.cache_mib << 20)
+        Options::new().page_bytes(self.page_size).cache_bytes(self.cache_mib << 20)
     }
 }
 
@@ -83,10 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.output.scratch()?;
     let path = scratch.path().join("db");
     let raw_bytes = (args.cache_mib << 20) * args.times;
-    let data = crate::data::Data {
-        seed: 1,
-        records: raw_bytes / crate::data::RECORD_BYTES,
-    };
+    let data = crate::data::Data { seed: 1, records: raw_bytes / crate::data::RECORD_BYTES };
     let options =
         json!({ "cache_mib": args.cache_mib, "times": args.times, "page_bytes": args.page_size });
     let mut report = Report::start("rss", options);
@@ -95,16 +90,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     println!("\npeak of resident memory");
     let limit = (args.cache_mib << 20) + BESIDE_BYTES_MAX;
     let mut over = Vec::new();
-    let ways = if args.backend.is_empty() {
-        &Way::ALL[..]
-    } else {
-        &args.backend
-    };
+    let ways = if args.backend.is_empty() { &Way::ALL[..] } else { &args.backend };
     for &way in ways {
         let mut row = in_child(args, &path, way)?;
-        let peak = row["peak_bytes"]
-            .as_u64()
-            .ok_or("the operating system tells no peak")?;
+        let peak = row["peak_bytes"].as_u64().ok_or("the operating system tells no peak")?;
         let within = peak <= limit;
         println!(
             "  {:<8}{:>6} MiB of {} MiB allowed: {}   ({})",
@@ -168,11 +157,8 @@ fn child(args: &Args, path: &Path) -> Result<(), Fail> {
         }
     }
     let stats = engine.db.stats();
-    let name = format!(
-        "{}{}",
-        stats.backend.name,
-        if stats.backend.direct { ", direct" } else { "" }
-    );
+    let name =
+        format!("{}{}", stats.backend.name, if stats.backend.direct { ", direct" } else { "" });
     engine.db.checkpoint()?;
     let row = json!({
         "way": way.name(),

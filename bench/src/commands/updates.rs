@@ -1,28 +1,23 @@
 //! Updates in place, inserts of new keys, deletes, and reads and updates mixed on several threads.
 //!
-//! Nothing is made durable while it is timed: neither latchkv, whose checkpoints come only on request here, nor LMDB, which
-//! does a round in one transaction that does not sync.
+//! Nothing is made durable while it is timed: neither latchkv, whose checkpoints come only on request here,
+//! nor LMDB, which does a round in one transaction that does not sync.
 
-use super::{DataArgs, memory, options};
+use super::{Common, memory, options};
 use crate::Fail;
 use crate::data::Key;
 #[cfg(feature = "peers")]
 use crate::engines::lmdb::{self, Lmdb};
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::{Engine, Touch};
-use crate::report::{Output, Report};
-use crate::rounds::{self, Timing, Variant};
+use crate::rounds::{self, Variant};
 use serde_json::json;
 
 /// Options of `updates`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    timing: Timing,
-    #[command(flatten)]
-    output: Output,
+    common: Common,
     /// Cache, in MiB
     #[arg(long, default_value_t = 4096)]
     cache_mib: u64,
@@ -36,15 +31,9 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let data = args.data.data();
-    let scratch = args.output.scratch()?;
-    let mut report = Report::start(
-        "updates",
-        json!({
-            "records": data.records, "page_bytes": args.page_size, "cache_mib": args.cache_mib,
-            "ops_a_round": args.timing.ops, "clock": format!("{:?}", args.timing.clock),
-        }),
-    );
+    let scratch = args.common.output.scratch()?;
+    let more = json!({ "page_bytes": args.page_size, "cache_mib": args.cache_mib });
+    let (data, mut report) = args.common.start("updates", more);
     println!("\nload, one run each");
     let options = options(args.page_size, args.cache_mib);
     let path = scratch.path().join("latchkv");
@@ -64,20 +53,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     #[cfg(feature = "peers")]
     engines.push(&peer);
 
-    let ops = args.timing.ops;
+    let ops = args.common.timing.ops;
     let value = data.value(0, 1);
     let puts = |engines: &[&'_ dyn Engine], title: &str, probes: &dyn Fn(u64) -> Vec<Key>| {
         let variants: Vec<Variant<'_, Key>> = engines
             .iter()
             .map(|&engine| Variant::new(engine.name(), |keys: &[Key]| engine.puts(keys, &value)))
             .collect();
-        let series = rounds::run(args.timing, 1, &variants, probes)?;
+        let series = rounds::run(args.common.timing, 1, &variants, probes)?;
         series.print(title);
         Ok::<_, Fail>(series.to_json(title))
     };
-    report.add(puts(&engines, "updates of values, 1 thread", &|round| {
-        data.probes(round, ops)
-    })?);
+    report.add(puts(&engines, "updates of values, 1 thread", &|round| data.probes(round, ops))?);
     let fresh = |round: u64| {
         let first = data.records + round * ops as u64;
         (first..first + ops as u64).map(|at| data.key(at)).collect()
@@ -90,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
         Ok(0)
     })];
-    let series = rounds::run(args.timing, 1, &deletes, fresh)?;
+    let series = rounds::run(args.common.timing, 1, &deletes, fresh)?;
     series.print("deletes of these, 1 thread");
     report.add(series.to_json("deletes of these, 1 thread"));
 
@@ -108,12 +95,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
                 }
                 Ok(0)
             })];
-            let series = rounds::run(args.timing, threads, &mixed, |round| {
-                data.probes(round, ops)
-            })?;
+            let series =
+                rounds::run(args.common.timing, threads, &mixed, |round| data.probes(round, ops))?;
             series.print(&title);
             report.add(series.to_json(&title));
         }
     }
-    report.finish(&args.output)
+    report.finish(&args.common.output)
 }

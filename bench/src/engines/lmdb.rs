@@ -1,7 +1,7 @@
 //! LMDB, by heed.
 //!
-//! * \[L1] An environment is opened once in this process, on a directory that this process made and that nobody else
-//!   knows of: heed's conditions for opening one.
+//! * \[L1] An environment is opened once in this process, on a directory that this process made and that
+//!   nobody else knows of: heed's conditions for opening one.
 
 use super::ours::{Order, absent};
 use super::{Engine, Loaded, Touch};
@@ -27,11 +27,7 @@ pub(crate) struct Lmdb {
 fn env(path: &Path, data: &Data, sync: bool) -> Result<Env, Fail> {
     let mut options = EnvOpenOptions::new();
     // Room for pages half full and for what a transaction supersedes.
-    options.map_size(
-        (data.raw_bytes() as usize * 6)
-            .next_multiple_of(1 << 20)
-            .max(1 << 28),
-    );
+    options.map_size((data.raw_bytes() as usize * 6).next_multiple_of(1 << 20).max(1 << 28));
     if !sync {
         // SAFETY: without syncs a power cut may damage the file; it is thrown away with its directory.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
@@ -47,9 +43,7 @@ pub(crate) fn load(path: &Path, data: &Data, order: Order) -> Result<Loaded, Fai
     let env = env(path, data, true)?;
     let db: Database = env
         .create_databases_and_commit(env.write_txn()?, |opener, txn| {
-            opener
-                .create_database(txn, None)
-                .map(CommitOrAbort::<_, ()>::Commit)
+            opener.create_database(txn, None).map(CommitOrAbort::<_, ()>::Commit)
         })?
         .unwrap_commit();
     let mut txn = env.write_txn()?;
@@ -70,11 +64,7 @@ pub(crate) fn load(path: &Path, data: &Data, order: Order) -> Result<Loaded, Fai
     txn.commit()?;
     env.prepare_for_closing().wait();
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Loaded {
-        how: how.into(),
-        seconds,
-        file_bytes: file_bytes(path)?,
-    })
+    Ok(Loaded { how: how.into(), seconds, file_bytes: file_bytes(path)? })
 }
 
 impl Lmdb {
@@ -83,17 +73,11 @@ impl Lmdb {
         let env = env(path, data, false)?;
         let db = env
             .open_databases_and_commit(env.read_txn()?, |opener, txn| {
-                opener
-                    .open_database(txn, None)
-                    .map(CommitOrAbort::<_, ()>::Commit)
+                opener.open_database(txn, None).map(CommitOrAbort::<_, ()>::Commit)
             })?
             .unwrap_commit()
             .ok_or("the environment is empty")?;
-        Ok(Lmdb {
-            name: name.into(),
-            env,
-            db,
-        })
+        Ok(Lmdb { name: name.into(), env, db })
     }
 
     /// Reads everything once. Gives the number of records.
@@ -133,9 +117,7 @@ impl Engine for Lmdb {
             let range = (Bound::Included(&start[..]), Bound::Unbounded);
             for pair in self.db.range(&txn, &range)?.take(take) {
                 let (key, value) = pair?;
-                sum = sum
-                    .wrapping_add(touch.sum(key))
-                    .wrapping_add(touch.sum(value));
+                sum = sum.wrapping_add(touch.sum(key)).wrapping_add(touch.sum(value));
             }
         }
         Ok(sum)

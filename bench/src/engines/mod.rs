@@ -1,4 +1,5 @@
-//! The engines under one trait, a round of work at a time, so that no call through the trait is timed with an operation.
+//! The engines under one trait, a round of work at a time, so that no call through the trait is timed with an
+//! operation.
 
 #[cfg(feature = "peers")]
 pub(crate) mod lmdb;
@@ -29,11 +30,10 @@ impl Touch {
             Touch::Ends => length << 16 ^ ends,
             Touch::All => {
                 let (words, rest) = bytes.as_chunks::<8>();
-                let sum = words.iter().fold(length, |sum, word| {
-                    sum.wrapping_add(u64::from_ne_bytes(*word))
-                });
-                rest.iter()
-                    .fold(sum, |sum, &byte| sum.wrapping_add(u64::from(byte)))
+                let sum = words
+                    .iter()
+                    .fold(length, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+                rest.iter().fold(sum, |sum, &byte| sum.wrapping_add(u64::from(byte)))
             }
         }
     }
@@ -68,11 +68,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Prints a line and gives the same as JSON.
     pub(crate) fn report(&self, data: &crate::data::Data) -> serde_json::Value {
-        let Loaded {
-            how,
-            seconds,
-            file_bytes,
-        } = self;
+        let Loaded { how, seconds, file_bytes } = self;
         let over = *file_bytes as f64 / data.raw_bytes() as f64;
         let rate = data.records as f64 / seconds;
         println!(

@@ -54,15 +54,11 @@ pub(crate) fn load(
     drop(tree);
     db.close()?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Loaded {
-        how: how.into(),
-        seconds,
-        file_bytes: file_bytes(path)?,
-    })
+    Ok(Loaded { how: how.into(), seconds, file_bytes: file_bytes(path)? })
 }
 
 impl Ours {
-    /// A database that [`load`] made, all of it read once if `warm`.
+    /// Opens a database that [`load`] made. Nothing of it is in memory yet: [`warm`](Ours::warm) reads it.
     pub(crate) fn open(
         name: impl Into<String>,
         path: &Path,
@@ -73,14 +69,8 @@ impl Ours {
             Access::Write => options.open_existing(path)?,
             Access::Read => options.open_read_only(path)?,
         };
-        let tree = db
-            .open_tree(TREE)?
-            .ok_or("the database has no tree of the benchmark")?;
-        Ok(Ours {
-            name: name.into(),
-            db,
-            tree,
-        })
+        let tree = db.open_tree(TREE)?.ok_or("the database has no tree of the benchmark")?;
+        Ok(Ours { name: name.into(), db, tree })
     }
 
     /// Reads everything once, so that it is in the cache and hints are right. Gives the number of records.

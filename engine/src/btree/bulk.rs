@@ -94,7 +94,7 @@ impl<'p> Btree<'p> {
             if self.valid(root.node) {
                 return Ok(empty);
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 
@@ -281,7 +281,7 @@ impl<'p> Btree<'p> {
             let node = reached.node;
             let Some(x) = self.pool.exclusive_at(node.frame, node.version) else {
                 drop(inside);
-                attempts.again();
+                attempts.again()?;
                 continue;
             };
             if reached.parent.is_some() || x.page().count() > 0 {

@@ -6,6 +6,20 @@ use crate::error::Result;
 use crate::node::{ChildWord, Page};
 use latchkv_latch::primitives::Ordering;
 
+/// Lines of an inner page that are asked for before it is visited: header, sampled heads, first slots. The
+/// rest depends on the key.
+const INNER_LINES: usize = 3;
+/// Lines of a leaf that are asked for: also the slots of an ordinary leaf of 16 KiB. They are most likely in
+/// no cache, and together they come as fast as one of them. Measured at 5 million records: 7 % of a point read
+/// against four lines.
+const LEAF_LINES: usize = 13;
+
+/// How many lines of a child of a page of level `level` to ask for.
+#[inline(always)]
+pub(super) fn lines_below(level: u8) -> usize {
+    if level > 1 { INNER_LINES } else { LEAF_LINES }
+}
+
 impl<'p> Btree<'p> {
     /// The root, at a version.
     #[inline(always)]
@@ -35,7 +49,7 @@ impl<'p> Btree<'p> {
         };
         // Relaxed: R2.
         let child = ChildWord(slot.load(Ordering::Relaxed));
-        self.pool.prefetch(child);
+        self.pool.prefetch(child, lines_below(self.page(parent).level()));
         if let Some((frame, version)) = self.pool.reach_hinted(child) {
             return Ok(self.valid(parent).then_some(NodeAt { frame, version }));
         }
@@ -103,13 +117,14 @@ impl<'p> Btree<'p> {
     pub(super) fn descend(
         self,
         attempts: &mut Attempts<'p>,
-        pick: impl Fn(Page<'p>) -> usize,
+        pick: impl Fn(Page<'p>) -> usize + Copy,
     ) -> Result<Reached> {
         loop {
-            if let Some(reached) = self.try_descend(0, &pick)? {
+            // By value: behind a reference it would be called, not inlined, at every level.
+            if let Some(reached) = self.try_descend(0, pick)? {
                 return Ok(reached);
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 

@@ -25,7 +25,7 @@ impl<'p> Btree<'p> {
         let mut attempts = self.attempts();
         loop {
             match self.destroy_last_leaf()? {
-                Step::Restart => attempts.again(),
+                Step::Restart => attempts.again()?,
                 Step::Further => {}
                 Step::Emptied => return Ok(()),
             }
@@ -143,7 +143,7 @@ impl<'p> Btree<'p> {
                 }
                 root.release_clean();
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 }

@@ -9,6 +9,7 @@
 //!   read atomically.
 
 use super::Btree;
+use super::descend::lines_below;
 use crate::id::FrameId;
 use crate::node::{ChildWord, bytes_of};
 use latchkv_latch::Version;
@@ -58,7 +59,7 @@ impl Btree<'_> {
             let slot = page.child_slot(page.find_child(key))?;
             // Relaxed: R2.
             let child = ChildWord(slot.load(Ordering::Relaxed));
-            self.pool.prefetch(child);
+            self.pool.prefetch(child, lines_below(page.level()));
             let next = self.begin::<VERSIONS, IDENTS>(child)?;
             self.still(frame, at)?;
             (frame, at) = next;

@@ -140,12 +140,13 @@ impl<'p> Btree<'p> {
     }
 
     fn attempts(self) -> Attempts<'p> {
-        Attempts::new((self.gate == GateMode::Enter).then_some(self.pool))
+        Attempts::new(self.pool, self.gate == GateMode::Enter)
     }
 
-    /// Enters the gate. What is dropped stays as it is.
+    /// Enters the gate. What is dropped stays as it is. The caller holds no latch.
     #[inline(always)]
     fn enter(self) -> Result<Option<Inside<'p>>> {
+        self.pool.leave_some_clean()?;
         let inside = match self.gate {
             GateMode::Enter => Some(self.pool.gate().enter()),
             GateMode::Held => None,

@@ -50,7 +50,7 @@ impl<'p> Btree<'p> {
         loop {
             let leaf = self.descend_to(&mut attempts, key)?.node;
             match self.look(leaf, key, scratch)? {
-                Look::Restart => attempts.again(),
+                Look::Restart => attempts.again()?,
                 look => return Ok(look),
             }
         }
@@ -83,7 +83,7 @@ impl<'p> Btree<'p> {
             if self.valid(leaf) {
                 return Ok(found.exact);
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 

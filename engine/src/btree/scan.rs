@@ -194,7 +194,7 @@ impl<'p> Btree<'p> {
             };
             if matches!(fill, Fill::Restart) {
                 batch.clear();
-                attempts.again();
+                attempts.again()?;
                 continue;
             }
             self.check_ahead(cursor, here, batch, &fill)?;

@@ -113,7 +113,7 @@ impl<'p> Btree<'p> {
             } else if self.try_store(&mut attempts, leaf, found, key, incoming)? {
                 return Ok(true);
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 
@@ -198,7 +198,7 @@ impl<'p> Btree<'p> {
             } else if self.try_delete(&mut attempts, reached, found, key)? {
                 return Ok(true);
             }
-            attempts.again();
+            attempts.again()?;
         }
     }
 
@@ -259,7 +259,7 @@ impl<'p> Btree<'p> {
                         return Ok(true);
                     }
                 }
-                attempts.again();
+                attempts.again()?;
             }
         };
         let swapped = match new {

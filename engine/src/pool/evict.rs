@@ -36,6 +36,10 @@ use std::time::Duration;
 /// Most frames that [`Pool::clean_ahead`] keeps free.
 const FREE_AHEAD_MAX: usize = 256;
 
+/// Frames that writers leave clean, so that reads go on when dirty pages cannot be written: the pages of two levels,
+/// twice.
+const CLEAN_MIN: u64 = 4;
+
 /// Dirty victims, at most one batch.
 #[derive(Debug)]
 struct Victims {
@@ -205,6 +209,36 @@ impl Pool {
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             })
+    }
+
+    /// To be called by writers before they enter the gate or latch anything: if nearly every frame is dirty, a batch is
+    /// written first. Reads thus find frames even if writing fails from now on.
+    ///
+    /// # Errors
+    /// `Full`, `Io` or `Poisoned` if writing failed; nothing is lost by that.
+    #[inline(always)]
+    pub(crate) fn leave_some_clean(&self) -> Result<()> {
+        if self.counters.dirty.get() + CLEAN_MIN <= self.frame_count() as u64 { Ok(()) } else { self.clean_some() }
+    }
+
+    #[cold]
+    fn clean_some(&self) -> Result<()> {
+        let mut victims = Victims::new(self.budget.batch_images);
+        for _ in 0..self.frame_count() {
+            let frame = self.hand.advance(self.frame_count());
+            // Acquire: a guess, see the ordering table of the pool; read again under S.
+            if self.frames.header(frame).dirty_epoch.load(Ordering::Acquire) != 0 {
+                victims.push(frame);
+            }
+            if victims.is_full() {
+                break;
+            }
+        }
+        match self.idle_batch(&victims) {
+            Some(mut batch) => self.write_back(victims.as_slice(), &mut batch).map(drop),
+            // Somebody else is at it.
+            None => Ok(()),
+        }
     }
 
     /// Frames that a background thread should keep free. A small pool cannot spare any.

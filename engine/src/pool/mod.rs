@@ -99,7 +99,7 @@ use reserve::Permits;
 use side::SideImages;
 use stats::Counters;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use writeback::Batch;
+use writeback::{Batch, WritebackFailure};
 
 /// Where the latches of the page hash lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -145,6 +145,7 @@ pub(crate) struct Pool {
     side: SideImages,
     permits: Permits,
     ticket: Mutex<()>,
+    writeback_failure: WritebackFailure,
     checkpointer: Mutex<Checkpointer>,
     counters: Counters,
 }
@@ -186,6 +187,7 @@ impl Pool {
             side: SideImages::new(budget.side_images, budget.page_bytes),
             permits: Permits::new(budget.frames),
             ticket: Mutex::new(()),
+            writeback_failure: WritebackFailure::default(),
             checkpointer: Mutex::new(Checkpointer::new(&budget)),
             counters: Counters::default(),
             budget,
@@ -268,9 +270,9 @@ impl Pool {
     /// Asks the processor for what a visit of the child reads first: its header and its first lines by the
     /// hint, or its cell of the page hash if there are no hints.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, child: ChildWord) {
+    pub(crate) fn prefetch(&self, child: ChildWord, lines: usize) {
         if self.frame_hints {
-            self.frames.prefetch(child.hint());
+            self.frames.prefetch(child.hint(), lines);
         } else {
             self.frames.hash().prefetch(child.page().0);
         }

@@ -17,13 +17,14 @@
 use super::Pool;
 use super::budget::Budget;
 use super::clock::ClockWord;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{Epoch, FrameId, PageId};
 use crate::io::AlignedBuf;
 use crate::node::{Page, image};
 use crate::store::{Image, Placement};
-use latchkv_latch::primitives::Ordering;
+use latchkv_latch::primitives::{AtomicBool, Ordering};
 use latchkv_latch::{Exclusive, Version, residency};
+use std::sync::{Mutex, PoisonError};
 
 /// What is known of one image of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +101,49 @@ impl Batch {
     }
 }
 
+/// Why the last batch of an evictor could not be written; nothing once one was. A guess for those who are restarted
+/// again and again, so its flag is Relaxed.
+#[derive(Debug, Default)]
+pub(super) struct WritebackFailure {
+    failed: AtomicBool,
+    why: Mutex<Option<Error>>,
+}
+
+impl WritebackFailure {
+    fn note<T>(&self, written: Result<T>) -> Result<T> {
+        match &written {
+            Ok(_) if !self.failed.load(Ordering::Relaxed) => {}
+            Ok(_) => self.set(None),
+            Err(error) => self.set(Some(error.clone())),
+        }
+        written
+    }
+
+    fn set(&self, why: Option<Error>) {
+        self.failed.store(why.is_some(), Ordering::Relaxed);
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match &*self.why.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Pool {
+    /// Fails if dirty pages could not be written when that was last tried.
+    ///
+    /// # Errors
+    /// The failure: `Full`, `Io` or `Poisoned`.
+    pub(crate) fn check_writeback(&self) -> Result<()> {
+        self.writeback_failure.check()
+    }
+
     /// Adds the frame's image to the batch if `wanted` says so of its dirty epoch. The caller holds S, [W1].
     pub(super) fn add_image(
         &self,
@@ -162,7 +205,7 @@ impl Pool {
         if batch.taken().is_empty() {
             return Ok(0);
         }
-        let placements = self.write_batch(batch)?;
+        let placements = self.writeback_failure.note(self.write_batch(batch))?;
         let mut cleaned = 0;
         for (taken, placement) in batch.taken().iter().zip(placements) {
             let Some(x) = self.latch(taken.frame).try_upgrade(taken.at) else {

@@ -1,10 +1,13 @@
-//! What the integration tests share: scale, seeds, a watchdog, keys and values, and comparing a tree with a model.
+//! What the integration tests share: scale, seeds, a watchdog, keys and values, and comparing a tree with a
+//! model.
 //!
 //! Environment:
 //! - `LATCHKV_TEST_SCALE`: size of the tests in percent, 100 by default; small under an emulator.
 //! - `LATCHKV_TEST_SEED`: another seed than the fixed one. Each test prints the seed it ran with.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+
+pub(crate) mod counting;
 
 use latchkv::{Db, Error, Options, Tree, Usage};
 use std::collections::BTreeMap;
@@ -17,17 +20,13 @@ pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// `count` at the scale of this run, at least `least`.
 pub(crate) fn scaled(count: usize, least: usize) -> usize {
-    let percent = std::env::var("LATCHKV_TEST_SCALE")
-        .ok()
-        .and_then(|percent| percent.parse().ok());
+    let percent = std::env::var("LATCHKV_TEST_SCALE").ok().and_then(|percent| percent.parse().ok());
     (count * percent.unwrap_or(100usize) / 100).max(least)
 }
 
 /// The seed of this run, mixed with what makes the test's own; printed, so that a failure shows it.
 pub(crate) fn seed(salt: u64) -> u64 {
-    let base = std::env::var("LATCHKV_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
+    let base = std::env::var("LATCHKV_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let base: u64 = base.unwrap_or(20_240_607);
     println!("LATCHKV_TEST_SEED={base} (salt {salt})");
     base ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -55,16 +54,9 @@ pub(crate) fn data_file(db: &Path) -> PathBuf {
 /// The least cache that a page size allows, as the error of too small a one says.
 pub(crate) fn least_cache_bytes(page_bytes: u32) -> u64 {
     let disk = std::sync::Arc::new(latchkv::io::SimDisk::new(1));
-    let options = Options::new()
-        .page_bytes(page_bytes)
-        .huge_pages(false)
-        .cache_bytes(1);
+    let options = Options::new().page_bytes(page_bytes).huge_pages(false).cache_bytes(1);
     match options.open_disk(disk) {
-        Err(Error::Usage(Usage::BadOption {
-            option: "cache_bytes",
-            allowed,
-            ..
-        })) => {
+        Err(Error::Usage(Usage::BadOption { option: "cache_bytes", allowed, .. })) => {
             let least = allowed.split(' ').find_map(|word| word.parse().ok());
             least.unwrap_or_else(|| panic!("no number in {allowed:?}"))
         }
@@ -100,13 +92,14 @@ pub(crate) fn watchdog(test: &'static str) -> Watchdog {
     Watchdog { _alive: alive }
 }
 
-/// A value that says which key it belongs to, `len` bytes long; different `generation`s differ if `len` allows.
+/// A value that says which key it belongs to, `len` bytes long; different `generation`s differ if `len`
+/// allows.
 pub(crate) fn value_of(key: &[u8], generation: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(
         generation
-            ^ key.iter().fold(7, |sum, &byte| {
-                u64::wrapping_mul(sum, 31).wrapping_add(u64::from(byte))
-            }),
+            ^ key
+                .iter()
+                .fold(7, |sum, &byte| u64::wrapping_mul(sum, 31).wrapping_add(u64::from(byte))),
     );
     let mut value = vec![0; len];
     rng.fill(&mut value);
@@ -118,47 +111,28 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 /// All records of a tree, ascending.
 pub(crate) fn records(tree: &Tree) -> Result<Vec<Pair>, Error> {
-    tree.iter()
-        .map(|entry| entry.map(|entry| entry.into_pair()))
-        .collect()
+    tree.iter().map(|entry| entry.map(|entry| entry.into_pair())).collect()
 }
 
 /// The tree holds exactly what the model does, whichever way it is asked.
 #[track_caller]
 pub(crate) fn assert_same(tree: &Tree, model: &Model) {
-    assert_eq!(
-        tree.len().expect("open"),
-        model.len() as u64,
-        "length of {:?}",
-        tree.name()
-    );
+    assert_eq!(tree.len().expect("open"), model.len() as u64, "length of {:?}", tree.name());
     let mut expected = model.iter();
     for entry in tree.iter() {
         let entry = entry.expect("readable");
         let (key, value) = expected.next().expect("the tree holds a record too many");
         assert_eq!(entry.key(), key, "a key of {:?}", tree.name());
-        assert!(
-            entry.value() == value,
-            "the value of {:?}",
-            key.escape_ascii().to_string()
-        );
+        assert!(entry.value() == value, "the value of {:?}", key.escape_ascii().to_string());
     }
     assert_eq!(expected.next(), None, "{:?} lacks a record", tree.name());
     let mut expected = model.iter().rev();
     for entry in tree.iter().rev() {
         let entry = entry.expect("readable");
         let (key, value) = expected.next().expect("a record too many from the back");
-        assert!(
-            entry.key() == key && entry.value() == value,
-            "backward at {key:?}"
-        );
+        assert!(entry.key() == key && entry.value() == value, "backward at {key:?}");
     }
-    assert_eq!(
-        expected.next(),
-        None,
-        "{:?} lacks a record from the back",
-        tree.name()
-    );
+    assert_eq!(expected.next(), None, "{:?} lacks a record from the back", tree.name());
 }
 
 /// The database finds nothing wrong with itself.

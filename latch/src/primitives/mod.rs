@@ -1,8 +1,11 @@
-//! The one switch between the processor and loom: every atomic, fence, wait and wake of a protocol comes from here.
+//! The one switch between the processor and loom: every atomic, fence, wait and wake of a protocol comes from
+//! here.
 //!
-//! What it is for: protocol code (in this crate and in the engine) names `primitives::AtomicU64` and so runs both as
-//! machine code and under loom's exhaustive scheduler, unchanged. What it is not: a portability layer. There is one
-//! real backend and one model.
+//! What it is for: protocol code (in this crate and in the engine) names `primitives::AtomicU64` and so runs
+//! both as machine code and under loom's exhaustive scheduler, unchanged. What it is not: a portability
+//! layer. There is one real backend and one model.
+//!
+//! The methods of the atomics are the same in both, and written once, in `forward.rs`.
 //!
 //! | | normal build (`real.rs`) | `--cfg latchkv_loom` (`model.rs`) |
 //! |---|---|---|
@@ -13,13 +16,16 @@
 //!
 //! Invariants that unsafe code elsewhere may stand on, in a normal build:
 //!
-//! * \[P1] `AtomicU64`, `AtomicU32`, `AtomicUsize` and `AtomicBool` have the size, alignment and validity of the `core`
-//!   atomic of that name, so zeroed memory holds valid zeroes (false).
+//! * \[P1] `AtomicU64`, `AtomicU32`, `AtomicUsize` and `AtomicBool` have the size, alignment and validity of
+//!   the `core` atomic of that name, so zeroed memory holds valid zeroes (false).
 //!
 //! Tested by the unit tests below and by everything above.
 
 mod mutant;
 pub use mutant::Mutant;
+
+#[macro_use]
+mod forward;
 
 #[cfg(not(latchkv_loom))]
 mod real;

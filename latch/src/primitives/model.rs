@@ -2,16 +2,17 @@
 //!
 //! # Every access is a scheduling point that loom remembers
 //!
-//! loom 0.7 decides where to switch threads by partial-order reduction, and for that remembers only the *last* access to an
-//! atomic. A thread that loads a word before it changes it, as every compare-exchange loop does, so hides its change from
-//! an earlier load by another thread, and whole interleavings are never run (tokio-rs/loom issues 166 and 392). The
-//! atomics here therefore carry a shadow, and touch it before every access by a compare-exchange that always fails.
-//! That counts as a dependent access, and has no effect in the memory model: the shadow never holds but its first value.
+//! loom 0.7 decides where to switch threads by partial-order reduction, and for that remembers only the
+//! *last* access to an atomic. A thread that loads a word before it changes it, as every compare-exchange
+//! loop does, so hides its change from an earlier load by another thread, and whole interleavings are never
+//! run (tokio-rs/loom issues 166 and 392). The atomics here therefore carry a shadow, and touch it before
+//! every access by a compare-exchange that always fails. That counts as a dependent access, and has no effect
+//! in the memory model: the shadow never holds but its first value.
 //!
 //! # Parking
 //!
-//! One mutex and condvar stand for all buckets: they are made anew in each execution, and a wake goes to the address
-//! asked for only, so a lost wake-up shows as a deadlock.
+//! One mutex and condvar stand for all buckets: they are made anew in each execution, and a wake goes to the
+//! address asked for only, so a lost wake-up shows as a deadlock.
 
 use super::Mutant;
 use loom::sync::atomic;
@@ -56,13 +57,11 @@ struct Shadow(atomic::AtomicBool);
 
 impl Shadow {
     fn touch(&self) {
-        let _ = self
-            .0
-            .compare_exchange(true, true, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.0.compare_exchange(true, true, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-macro_rules! common {
+macro_rules! atomic {
     ($name:ident, $value:ty) => {
         /// loom's atomic of that name, with its shadow.
         pub struct $name {
@@ -74,65 +73,20 @@ macro_rules! common {
             /// An atomic that holds `value`.
             pub fn new(value: $value) -> Self {
                 let shadow = Shadow(atomic::AtomicBool::new(false));
-                Self {
-                    shadow,
-                    word: atomic::$name::new(value),
-                }
+                Self { shadow, word: atomic::$name::new(value) }
             }
 
-            /// As `core`'s.
-            pub fn load(&self, order: Ordering) -> $value {
+            fn word(&self) -> &atomic::$name {
                 self.shadow.touch();
-                self.word.load(order)
+                &self.word
             }
 
-            /// As `core`'s.
-            pub fn store(&self, value: $value, order: Ordering) {
-                self.shadow.touch();
-                self.word.store(value, order);
-            }
-
-            /// As `core`'s.
-            pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.swap(value, order)
-            }
-
-            /// As `core`'s.
-            pub fn compare_exchange(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                self.shadow.touch();
-                self.word.compare_exchange(current, new, success, failure)
-            }
-
-            /// As `core`'s, but never fails without a reason.
-            pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                self.compare_exchange(current, new, success, failure)
-            }
-
-            /// As `core`'s.
-            pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.fetch_and(value, order)
-            }
-
-            /// As `core`'s.
-            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.fetch_or(value, order)
+            fn rmw_word(&self) -> &atomic::$name {
+                self.word()
             }
         }
+
+        forward!($name, $value);
 
         impl Default for $name {
             fn default() -> Self {
@@ -149,36 +103,13 @@ macro_rules! common {
     };
 }
 
-macro_rules! integer {
-    ($name:ident, $value:ty) => {
-        common!($name, $value);
-
-        impl $name {
-            /// As `core`'s: wraps.
-            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.fetch_add(value, order)
-            }
-
-            /// As `core`'s: wraps.
-            pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.fetch_sub(value, order)
-            }
-
-            /// As `core`'s.
-            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                self.shadow.touch();
-                self.word.fetch_max(value, order)
-            }
-        }
-    };
-}
-
-integer!(AtomicU64, u64);
-integer!(AtomicU32, u32);
-integer!(AtomicUsize, usize);
-common!(AtomicBool, bool);
+atomic!(AtomicU64, u64);
+atomic!(AtomicU32, u32);
+atomic!(AtomicUsize, usize);
+atomic!(AtomicBool, bool);
+forward_arithmetic!(AtomicU64, u64);
+forward_arithmetic!(AtomicU32, u32);
+forward_arithmetic!(AtomicUsize, usize);
 
 /// Who sleeps where.
 struct Bucket {

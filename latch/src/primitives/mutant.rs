@@ -2,7 +2,8 @@
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One fence, ordering or check that a run of a loom model leaves out. Each has a model that must then fail.
+        /// One fence, ordering or check that a run of a loom model leaves out. Each has a model that must
+        /// then fail.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Mutant {

@@ -22,8 +22,9 @@ fn count_rmw() {
     RMW.with(|count| count.set(count.get() + 1));
 }
 
-/// How many read-modify-writes (compare-exchange attempts, `fetch_*`, `swap`) the calling thread has done on atomics
-/// of this module. Counts in builds with debug assertions; always 0 in others. Tests take the difference of two calls.
+/// How many read-modify-writes (compare-exchange attempts, `fetch_*`, `swap`) the calling thread has done on
+/// atomics of this module. Counts in builds with debug assertions; always 0 in others. Tests take the
+/// difference of two calls.
 pub fn rmw_count() -> u64 {
     #[cfg(debug_assertions)]
     return RMW.with(|count| count.get());
@@ -55,77 +56,21 @@ pub fn nap() {
     std::thread::sleep(std::time::Duration::from_micros(50));
 }
 
-macro_rules! common {
-    ($name:ident, $core:ident, $value:ty) => {
-        #[doc = concat!("`core`'s [`", stringify!($core), "`](core::sync::atomic::", stringify!($core), ") that counts its read-modify-writes in debug builds.")]
+macro_rules! atomic {
+    ($name:ident, $value:ty) => {
+        #[doc = concat!(
+            "`core`'s [`", stringify!($name), "`](core::sync::atomic::", stringify!($name), ") ",
+            "that counts its read-modify-writes in debug builds."
+        )]
         #[repr(transparent)]
         #[derive(Default)]
-        pub struct $name(atomic::$core);
+        pub struct $name(atomic::$name);
 
         impl $name {
             /// An atomic that holds `value`.
             #[inline(always)]
             pub const fn new(value: $value) -> Self {
-                Self(atomic::$core::new(value))
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn load(&self, order: Ordering) -> $value {
-                self.0.load(order)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn store(&self, value: $value, order: Ordering) {
-                self.0.store(value, order);
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.swap(value, order)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn compare_exchange(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                count_rmw();
-                self.0.compare_exchange(current, new, success, failure)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                count_rmw();
-                self.0.compare_exchange_weak(current, new, success, failure)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.fetch_and(value, order)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.fetch_or(value, order)
+                Self(atomic::$name::new(value))
             }
 
             /// As `core`'s.
@@ -133,61 +78,48 @@ macro_rules! common {
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
+
+            #[inline(always)]
+            fn word(&self) -> &atomic::$name {
+                &self.0
+            }
+
+            #[inline(always)]
+            fn rmw_word(&self) -> &atomic::$name {
+                count_rmw();
+                &self.0
+            }
         }
+
+        forward!($name, $value);
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
             }
         }
-    };
-}
 
-macro_rules! integer {
-    ($name:ident, $value:ty) => {
-        common!($name, $name, $value);
-
-        impl $name {
-            /// As `core`'s: wraps.
-            #[inline(always)]
-            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.fetch_add(value, order)
-            }
-
-            /// As `core`'s: wraps.
-            #[inline(always)]
-            pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.fetch_sub(value, order)
-            }
-
-            /// As `core`'s.
-            #[inline(always)]
-            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                count_rmw();
-                self.0.fetch_max(value, order)
-            }
-        }
-
-        const _: () = assert!(size_of::<$name>() == size_of::<$value>());
+        const _: () = assert!(size_of::<$name>() == size_of::<atomic::$name>());
         const _: () = assert!(align_of::<$name>() == align_of::<atomic::$name>());
     };
 }
 
-integer!(AtomicU64, u64);
-integer!(AtomicU32, u32);
-integer!(AtomicUsize, usize);
-common!(AtomicBool, AtomicBool, bool);
+atomic!(AtomicU64, u64);
+atomic!(AtomicU32, u32);
+atomic!(AtomicUsize, usize);
+atomic!(AtomicBool, bool);
+forward_arithmetic!(AtomicU64, u64);
+forward_arithmetic!(AtomicU32, u32);
+forward_arithmetic!(AtomicUsize, usize);
 
-/// Waits until [`wake_all`] is called with the same address. `still_blocked` runs under the lock of the address's
-/// bucket: on false the call returns at once. It must not panic, park or wake.
+/// Waits until [`wake_all`] is called with the same address. `still_blocked` runs under the lock of the
+/// address's bucket: on false the call returns at once. It must not panic, park or wake.
 #[cold]
 pub fn park(address: usize, still_blocked: impl FnOnce() -> bool) {
     let mut still_blocked = Some(still_blocked);
     let validate = || still_blocked.take().is_some_and(|check| check());
-    // SAFETY: the key is the address of a word owned by the caller's protocol, which nobody else parks on; the
-    // callbacks neither panic nor call into parking_lot, as this function demands of `still_blocked`.
+    // SAFETY: the key is the address of a word owned by the caller's protocol, which nobody else parks on;
+    // the callbacks neither panic nor call into parking_lot, as this function demands of `still_blocked`.
     unsafe {
         parking_lot_core::park(
             address,
@@ -200,8 +132,8 @@ pub fn park(address: usize, still_blocked: impl FnOnce() -> bool) {
     }
 }
 
-/// Wakes every thread parked on `address`. `clear` runs under the lock of the address's bucket, before the threads
-/// run: what it stores is seen by every later `still_blocked`. It must not panic, park or wake.
+/// Wakes every thread parked on `address`. `clear` runs under the lock of the address's bucket, before the
+/// threads run: what it stores is seen by every later `still_blocked`. It must not panic, park or wake.
 #[cold]
 pub fn wake_all(address: usize, clear: impl FnOnce()) {
     let mut clear = Some(clear);

@@ -1,6 +1,7 @@
-//! Writers inside the gate against a checkpoint that closes it. The data is a loom `UnsafeCell`: two accesses that
-//! are not ordered are an error.
+//! Writers inside the gate against a checkpoint that closes it. The data is a loom `UnsafeCell`: two accesses
+//! that are not ordered are an error.
 
+use crate::setup::beside;
 use latchkv_latch::Gate;
 use latchkv_latch::primitives::Mutant;
 use latchkv_loom_tests::check;
@@ -21,15 +22,12 @@ unsafe impl Send for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Guarded> {
-        Arc::new(Guarded {
-            gate: Gate::new(),
-            data: std::array::from_fn(|_| UnsafeCell::new(0)),
-        })
+        Arc::new(Guarded { gate: Gate::new(), data: std::array::from_fn(|_| UnsafeCell::new(0)) })
     }
 
     fn bump(&self, index: usize) {
-        // SAFETY: called inside the gate by the thread `index`, or with the gate closed; loom checks that they exclude
-        // each other.
+        // SAFETY: called inside the gate by the thread `index`, or with the gate closed; loom checks that
+        // they exclude each other.
         self.data[index].with_mut(|data| unsafe { *data += 1 });
     }
 
@@ -59,13 +57,10 @@ fn nobody_is_inside_a_closed_gate() {
     ];
     check(3, &mutants, || {
         let guarded = Guarded::new();
-        let writer = {
-            let guarded = guarded.clone();
-            thread::spawn(move || {
-                guarded.write(0);
-                guarded.write(0);
-            })
-        };
+        let writer = beside(&guarded, move |guarded| {
+            guarded.write(0);
+            guarded.write(0);
+        });
         guarded.checkpoint();
         writer.join().unwrap();
     });
@@ -74,23 +69,15 @@ fn nobody_is_inside_a_closed_gate() {
 /// Would falsify: writers that found the gate closed are woken when it opens.
 #[test]
 fn opening_wakes_every_writer_that_waits() {
-    check(
-        2,
-        &[Mutant::GateParkWithoutRecheck, Mutant::OpenForgetsWake],
-        || {
-            let guarded = Guarded::new();
-            let writers: Vec<_> = (0..2)
-                .map(|index| {
-                    let guarded = guarded.clone();
-                    thread::spawn(move || guarded.write(index))
-                })
-                .collect();
-            guarded.checkpoint();
-            for writer in writers {
-                writer.join().unwrap();
-            }
-        },
-    );
+    check(2, &[Mutant::GateParkWithoutRecheck, Mutant::OpenForgetsWake], || {
+        let guarded = Guarded::new();
+        let writers: Vec<_> =
+            (0..2).map(|index| beside(&guarded, move |guarded| guarded.write(index))).collect();
+        guarded.checkpoint();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
 }
 
 /// Would falsify: a thread inside enters again though a closer waits for it.
@@ -98,17 +85,14 @@ fn opening_wakes_every_writer_that_waits() {
 fn entering_again_does_not_wait_for_a_closer() {
     check(3, &[], || {
         let guarded = Guarded::new();
-        let writer = {
-            let guarded = guarded.clone();
-            thread::spawn(move || {
-                let outer = guarded.gate.enter_as(0);
-                let inner = guarded.gate.enter_as(0);
-                guarded.bump(0);
-                drop(inner);
-                guarded.bump(0);
-                drop(outer);
-            })
-        };
+        let writer = beside(&guarded, move |guarded| {
+            let outer = guarded.gate.enter_as(0);
+            let inner = guarded.gate.enter_as(0);
+            guarded.bump(0);
+            drop(inner);
+            guarded.bump(0);
+            drop(outer);
+        });
         guarded.checkpoint();
         writer.join().unwrap();
     });
@@ -119,17 +103,10 @@ fn entering_again_does_not_wait_for_a_closer() {
 fn two_closers_take_turns() {
     check(
         2,
-        &[
-            Mutant::OpenRelaxed,
-            Mutant::OpenForgetsWake,
-            Mutant::GateParkWithoutRecheck,
-        ],
+        &[Mutant::OpenRelaxed, Mutant::OpenForgetsWake, Mutant::GateParkWithoutRecheck],
         || {
             let guarded = Guarded::new();
-            let other = {
-                let guarded = guarded.clone();
-                thread::spawn(move || guarded.checkpoint())
-            };
+            let other = beside(&guarded, move |guarded| guarded.checkpoint());
             guarded.checkpoint();
             other.join().unwrap();
         },

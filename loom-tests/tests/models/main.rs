@@ -10,4 +10,5 @@ mod page_hash;
 mod primitives;
 mod residency;
 mod seqlock;
+mod setup;
 mod upgrade;

@@ -16,10 +16,8 @@ const MODELS: [&str; 7] = [
 fn every_mutant_is_run_by_some_model() {
     for mutant in Mutant::ALL {
         let name = format!("{mutant:?}");
-        let words = |text: &&str| {
-            text.split(|c: char| !c.is_alphanumeric())
-                .any(|word| word == name)
-        };
+        let words =
+            |text: &&str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
         assert!(MODELS.iter().any(words), "no model runs {name}");
     }
 }

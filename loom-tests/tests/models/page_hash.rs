@@ -1,11 +1,11 @@
 //! Cells of two entries, so that the third page of a cell overflows.
 
+use crate::setup::beside;
 use latchkv_latch::cell::Line24;
 use latchkv_latch::primitives::Mutant;
 use latchkv_latch::{LatchPlacement, PageHash};
 use latchkv_loom_tests::check;
 use loom::sync::Arc;
-use loom::thread;
 
 type Hash = PageHash<Line24>;
 
@@ -27,10 +27,7 @@ fn an_entry_that_moves_within_its_cell_is_not_missed() {
         let [goes, stays] = pages(&hash, 0);
         hash.insert(goes, 1).unwrap();
         hash.insert(stays, 2).unwrap();
-        let remover = {
-            let hash = hash.clone();
-            thread::spawn(move || assert!(hash.remove(goes, 1)))
-        };
+        let remover = beside(&hash, move |hash| assert!(hash.remove(goes, 1)));
         assert_eq!(hash.lookup(stays), Some(2));
         remover.join().unwrap();
     });
@@ -45,10 +42,7 @@ fn an_entry_that_moves_out_of_an_overflow_cell_is_not_missed() {
         for (page, frame) in [(goes, 1), (second, 2), (third, 3)] {
             hash.insert(page, frame).unwrap();
         }
-        let remover = {
-            let hash = hash.clone();
-            thread::spawn(move || assert!(hash.remove(goes, 1)))
-        };
+        let remover = beside(&hash, move |hash| assert!(hash.remove(goes, 1)));
         assert_eq!(hash.lookup(second), Some(2));
         assert_eq!(hash.lookup(third), Some(3));
         remover.join().unwrap();
@@ -64,39 +58,28 @@ fn an_entry_that_moves_into_an_overflow_cell_is_not_missed() {
         let [first, second, comes] = pages(&hash, 0);
         hash.insert(first, 1).unwrap();
         hash.insert(second, 2).unwrap();
-        let inserter = {
-            let hash = hash.clone();
-            thread::spawn(move || hash.insert(comes, 3).unwrap())
-        };
+        let inserter = beside(&hash, move |hash| hash.insert(comes, 3).unwrap());
         assert_eq!(hash.lookup(second), Some(2));
         inserter.join().unwrap();
         assert_eq!(hash.lookup(comes), Some(3));
     });
 }
 
-/// Would falsify: a reader that walks a chain while its overflow cell goes to another chain still answers rightly.
+/// Would falsify: a reader that walks a chain while its overflow cell goes to another chain still answers
+/// rightly.
 #[test]
 fn an_overflow_cell_that_changes_chains_misleads_nobody() {
     check(2, &[Mutant::MissWithoutValidation], || {
         let hash = hash();
         let [goes, second, third, never] = pages(&hash, 0);
         let [other_1, other_2, other_3] = pages(&hash, 1);
-        for (page, frame) in [
-            (goes, 1),
-            (second, 2),
-            (third, 3),
-            (other_1, 4),
-            (other_2, 5),
-        ] {
+        for (page, frame) in [(goes, 1), (second, 2), (third, 3), (other_1, 4), (other_2, 5)] {
             hash.insert(page, frame).unwrap();
         }
-        let mover = {
-            let hash = hash.clone();
-            thread::spawn(move || {
-                assert!(hash.remove(goes, 1));
-                hash.insert(other_3, 6).unwrap();
-            })
-        };
+        let mover = beside(&hash, move |hash| {
+            assert!(hash.remove(goes, 1));
+            hash.insert(other_3, 6).unwrap();
+        });
         assert_eq!(hash.lookup(never), None);
         assert_eq!(hash.lookup(third), Some(3));
         mover.join().unwrap();
@@ -117,13 +100,10 @@ fn two_chains_never_share_an_overflow_cell() {
         }
         hash.insert(right[0], 10).unwrap();
         hash.insert(right[1], 11).unwrap();
-        let other = {
-            let hash = hash.clone();
-            thread::spawn(move || {
-                assert!(hash.remove(left[0], 0));
-                hash.insert(left[0], 0).unwrap();
-            })
-        };
+        let other = beside(&hash, move |hash| {
+            assert!(hash.remove(left[0], 0));
+            hash.insert(left[0], 0).unwrap();
+        });
         hash.insert(right[2], 12).unwrap();
         other.join().unwrap();
         for (frame, page) in left.into_iter().enumerate() {
@@ -141,15 +121,9 @@ fn of_two_insertions_of_a_page_one_wins_and_the_other_learns_its_frame() {
     check(3, &[Mutant::InsertWithoutSearch], || {
         let hash = hash();
         let [page] = pages(&hash, 0);
-        let other = {
-            let hash = hash.clone();
-            thread::spawn(move || hash.insert(page, 1))
-        };
+        let other = beside(&hash, move |hash| hash.insert(page, 1));
         let mine = hash.insert(page, 2);
         let others = other.join().unwrap();
-        assert!(matches!(
-            (mine, others),
-            (Ok(()), Err(2)) | (Err(1), Ok(()))
-        ));
+        assert!(matches!((mine, others), (Ok(()), Err(2)) | (Err(1), Ok(()))));
     });
 }

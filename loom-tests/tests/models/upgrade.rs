@@ -1,12 +1,12 @@
 //! Optimistic -> X and optimistic -> S.
 
+use crate::setup::{Words, beside};
 use latchkv_latch::Latch;
 use latchkv_latch::primitives::AtomicU64;
 use latchkv_latch::primitives::Mutant;
 use latchkv_latch::primitives::Ordering::Relaxed;
 use latchkv_loom_tests::check;
 use loom::sync::Arc;
-use loom::thread;
 
 /// Would falsify: of two that read at one version and upgrade, exactly one gets X, so no update is lost.
 #[test]
@@ -16,8 +16,7 @@ fn of_two_upgraders_at_one_version_exactly_one_wins() {
         let at = shared.0.begin();
         let upgraders: Vec<_> = (0..2)
             .map(|_| {
-                let shared = shared.clone();
-                thread::spawn(move || {
+                beside(&shared, move |shared| {
                     let seen = shared.1.load(Relaxed);
                     let x = shared.0.upgrade(at);
                     let won = x.is_some();
@@ -35,31 +34,20 @@ fn of_two_upgraders_at_one_version_exactly_one_wins() {
     });
 }
 
-/// Would falsify: what was read before an upgrade that succeeds was whole and current, with no validation between.
+/// Would falsify: what was read before an upgrade that succeeds was whole and current, with no validation
+/// between.
 #[test]
 fn a_successful_upgrade_validates_what_was_read_before_it() {
     check(
         3,
-        &[
-            Mutant::UpgradeIgnoresVersion,
-            Mutant::BeginRelaxed,
-            Mutant::ReleaseRelaxed,
-        ],
+        &[Mutant::UpgradeIgnoresVersion, Mutant::BeginRelaxed, Mutant::ReleaseRelaxed],
         || {
-            let shared = Arc::new((Latch::new(), AtomicU64::new(0), AtomicU64::new(0)));
-            let writer = {
-                let shared = shared.clone();
-                thread::spawn(move || {
-                    let x = shared.0.exclusive();
-                    shared.1.store(1, Relaxed);
-                    shared.2.store(1, Relaxed);
-                    drop(x);
-                })
-            };
-            if let Some(at) = shared.0.try_begin() {
-                let seen = (shared.1.load(Relaxed), shared.2.load(Relaxed));
-                if let Some(x) = shared.0.upgrade(at) {
-                    let now = (shared.1.load(Relaxed), shared.2.load(Relaxed));
+            let shared = Words::new();
+            let writer = beside(&shared, move |shared| shared.write());
+            if let Some(at) = shared.latch.try_begin() {
+                let seen = shared.read();
+                if let Some(x) = shared.latch.upgrade(at) {
+                    let now = shared.read();
                     let _ = x.release_clean();
                     assert!(seen == now && seen.0 == seen.1);
                 }
@@ -81,17 +69,11 @@ fn an_upgrade_waits_for_the_shared_holders() {
         let shared = Arc::new((Latch::new(), AtomicU64::new(0)));
         let at = shared.0.begin();
         let s = shared.0.shared();
-        let upgrader = {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                let x = shared
-                    .0
-                    .upgrade(at)
-                    .expect("a reader does not move the version");
-                shared.1.store(1, Relaxed);
-                drop(x);
-            })
-        };
+        let upgrader = beside(&shared, move |shared| {
+            let x = shared.0.upgrade(at).expect("a reader does not move the version");
+            shared.1.store(1, Relaxed);
+            drop(x);
+        });
         let seen = (shared.1.load(Relaxed), shared.1.load(Relaxed));
         drop(s);
         upgrader.join().unwrap();
@@ -103,20 +85,12 @@ fn an_upgrade_waits_for_the_shared_holders() {
 #[test]
 fn shared_at_a_version_continues_the_read() {
     check(3, &[Mutant::SharedAtIgnoresVersion], || {
-        let shared = Arc::new((Latch::new(), AtomicU64::new(0), AtomicU64::new(0)));
-        let writer = {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                let x = shared.0.exclusive();
-                shared.1.store(1, Relaxed);
-                shared.2.store(1, Relaxed);
-                drop(x);
-            })
-        };
-        let at = shared.0.begin();
-        let first = shared.1.load(Relaxed);
-        if let Some(s) = shared.0.shared_at(at) {
-            let second = shared.2.load(Relaxed);
+        let shared = Words::new();
+        let writer = beside(&shared, move |shared| shared.write());
+        let at = shared.latch.begin();
+        let first = shared.first.load(Relaxed);
+        if let Some(s) = shared.latch.shared_at(at) {
+            let second = shared.second.load(Relaxed);
             drop(s);
             assert_eq!(first, second);
         }

@@ -48,7 +48,7 @@ impl<'p> Btree<'p> {
                 }
                 Merge::Restart => {
                     tries += 1;
-                    attempts.again();
+                    attempts.again()?;
                 }
             }
         }

@@ -46,7 +46,7 @@ impl<'p> Btree<'p> {
         loop {
             match self.try_split(key, level, need_words)? {
                 Split::Done => return Ok(()),
-                Split::Restart => attempts.again(),
+                Split::Restart => attempts.again()?,
                 Split::ParentFull => {
                     let separator = key_bytes_max(self.pool.store().page_bytes() as usize);
                     self.split_level(attempts, key, level + 1, 2 + words_for(separator))?;

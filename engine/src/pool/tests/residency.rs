@@ -271,7 +271,7 @@ fn hints_that_are_switched_off_are_never_followed() {
     let page = create(&bench.pool, 1).expect("there is room");
     let (frame, _) = bench.pool.reach(page).expect("it was made");
     assert_eq!(bench.pool.reach_hinted(ChildWord::new(page, frame)), None);
-    bench.pool.prefetch(ChildWord::new(page, frame));
+    bench.pool.prefetch(ChildWord::new(page, frame), 4);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_page_in_a_frame_is_reached_without_a_read_modify_write() {
         let (hinted, at) = pool
             .reach_hinted(ChildWord::new(page, frame))
             .expect("the hint is right");
-        pool.prefetch(ChildWord::new(page, hinted));
+        pool.prefetch(ChildWord::new(page, hinted), 4);
         pool.reference(hinted);
         assert!(pool.latch(hinted).validate(at));
         let (hashed, at) = pool.reach(page).expect("it is there");
