@@ -41,7 +41,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let ours = Ours::open("latchkv", &path, &options, Access::Write)?;
     ours.warm()?;
     report.add(memory(&ours));
-    let mut engines: Vec<&dyn Engine> = vec![&ours];
     #[cfg(feature = "peers")]
     let peer = {
         let path = scratch.path().join("lmdb");
@@ -50,8 +49,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         peer.warm()?;
         peer
     };
-    #[cfg(feature = "peers")]
-    engines.push(&peer);
+    let engines: [&dyn Engine; _] = [
+        &ours,
+        #[cfg(feature = "peers")]
+        &peer,
+    ];
 
     let ops = args.common.timing.ops;
     let value = data.value(0, 1);

@@ -63,10 +63,10 @@ impl Tree {
     /// What looks like damage in a tree dropped meanwhile is none.
     #[inline(always)]
     pub(super) fn explain<T>(&self, result: Result<T>) -> Result<T> {
-        match result {
-            Err(Error::Corrupt(_)) if self.core.is_dropped() => Err(self.dropped()),
-            other => other,
+        if matches!(result, Err(Error::Corrupt(_))) && self.core.is_dropped() {
+            return Err(self.dropped());
         }
+        result
     }
 
     /// The name by which this handle was opened.

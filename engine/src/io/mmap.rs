@@ -16,21 +16,36 @@
 //!
 //! # Memory
 //!
-//! Mapped pages that were read count as resident memory of the process. After every 16 MiB copied, the
-//! windows read since then are told `MADV_DONTNEED`, which drops them from the process and leaves them in the
-//! page cache.
+//! Mapped pages count as resident memory of the process, and one touch may map far more than was asked for: the
+//! kernel maps the neighbours that are in the page cache (64 KiB) or the whole folio (2 MiB). So memory is counted
+//! in *units* of 2 MiB of the file, however little of one is read:
+//!
+//! ```text
+//!   window     | unit 0 | unit 1 | ...                                  | unit 127 |
+//!   touched         1        0     one bit each, all counted in `units`
+//!   dropped   |<- 64 KiB, unit, 64 KiB ->|
+//! ```
+//!
+//! Who needs a unit beyond the bound waits until nobody reads and tells all touched units `MADV_DONTNEED`, which
+//! drops them from the process and leaves them in the page cache.
+//!
+//! The bound is exact for kernels with pages of 4 KiB. Those with larger pages may have folios larger than a unit,
+//! where the file system makes such.
 //!
 //! # Invariants
 //!
 //! - \[P1\] A window maps bytes that the file had when it was mapped. They are touched only under the lock of
 //!   `windows`, held shared, which `set_len` takes exclusively before it cuts the file.
 //! - \[P2\] Nothing forms a reference into a mapping: `pwritev` may change the bytes meanwhile.
+//! - \[P3\] A unit is populated and touched only while its bit is set, under the shared lock. Bits are cleared only
+//!   under the exclusive lock, with the memory given back. `units` is at least the number of bits set, and at most
+//!   `UNITS_MAX`.
 //!
 //! # Orderings
 //!
 //! | what | order | why |
 //! |---|---|---|
-//! | `copied_bytes`, `was_read` | Relaxed | they only decide when memory is given back; no data hang on them |
+//! | `touched`, `units` | Relaxed | they only count; clearing is ordered by the lock of `windows`, and no data hang on them |
 //!
 //! Tested by `io::tests`.
 
@@ -40,20 +55,43 @@ use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Bytes of a window. A multiple of every page size of an operating system.
 const WINDOW_BYTES: u64 = 256 << 20;
 
-/// Bytes copied between two rounds of giving memory back.
-const COPIED_BYTES_MAX: u64 = 16 << 20;
+/// The grain in which resident memory is counted: the largest folio of a kernel with pages of 4 KiB.
+const UNIT_BYTES: usize = 2 << 20;
+
+/// Units of a window.
+const WINDOW_UNITS: usize = WINDOW_BYTES as usize / UNIT_BYTES;
+
+/// Units that may be resident at a time: 24 MiB.
+const UNITS_MAX: usize = 12;
+
+/// How far beside a unit a touch may map, where the mapping does not lie at a multiple of this.
+const FAULT_AROUND_BYTES: usize = 64 << 10;
 
 /// A mapped piece of the file.
 #[derive(Debug)]
 struct Window {
     map: Mmap,
-    was_read: AtomicBool,
+    /// One bit for each unit that may be resident.
+    touched: [AtomicU64; WINDOW_UNITS / 64],
+}
+
+impl Window {
+    /// The word and the bit of a unit.
+    fn bit(&self, unit: usize) -> (&AtomicU64, u64) {
+        (&self.touched[unit / 64], 1 << (unit % 64))
+    }
+
+    /// The units whose bit was set; clears the bits.
+    fn take_touched(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let words = self.touched.each_mut().map(|word| std::mem::take(word.get_mut()));
+        (0..WINDOW_UNITS).filter(move |unit| words[unit / 64] >> (unit % 64) & 1 != 0)
+    }
 }
 
 type Windows = Vec<Option<Window>>;
@@ -63,18 +101,17 @@ type Windows = Vec<Option<Window>>;
 pub(super) struct MmapDisk {
     file: File,
     windows: RwLock<Windows>,
-    copied_bytes: AtomicU64,
+    /// Counts the units that are touched \[P3\].
+    units: AtomicUsize,
 }
 
 impl MmapDisk {
     /// Takes over `file` if the system can map and populate; gives it back with the reason otherwise.
     pub(super) fn open(file: File) -> Result<MmapDisk, (File, io::Error)> {
         match populate_works() {
-            Ok(()) => Ok(MmapDisk {
-                file,
-                windows: RwLock::new(Vec::new()),
-                copied_bytes: AtomicU64::new(0),
-            }),
+            Ok(()) => {
+                Ok(MmapDisk { file, windows: RwLock::new(Vec::new()), units: AtomicUsize::new(0) })
+            }
             Err(error) => Err((file, error)),
         }
     }
@@ -88,43 +125,78 @@ impl MmapDisk {
         self.windows.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies a range that lies in one window and in the file.
+    /// Copies a range that lies in one unit and in the file.
     fn copy_out(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let index = (offset / WINDOW_BYTES) as usize;
         let start = (offset % WINDOW_BYTES) as usize;
         let end = start + out.len();
         loop {
             let windows = self.windows();
-            if let Some(Some(window)) = windows.get(index)
-                && window.map.len() >= end
-            {
-                // Relaxed: see the table of orderings.
-                window.was_read.store(true, Ordering::Relaxed);
-                if populate(&window.map, start, out.len()).is_err() {
-                    return self.file.read_exact_at(out, offset);
-                }
-                // SAFETY: start < end <= the length of the mapping, which [P1] makes memory of ours.
-                let from = unsafe { window.map.as_ptr().add(start) };
-                // SAFETY: the source is mapped and within the file [P1], the target is a unique borrow, and
-                // they cannot overlap. No reference to the source is formed [P2].
-                unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
-                return Ok(());
+            let Some(Some(window)) = windows.get(index).filter(|window| {
+                let mapped = window.as_ref().map_or(0, |window| window.map.len());
+                mapped >= end
+            }) else {
+                drop(windows);
+                self.map_window(index, end)?;
+                continue;
+            };
+            if !self.count_unit(window, start / UNIT_BYTES) {
+                drop(windows);
+                self.give_back();
+                continue;
             }
-            drop(windows);
-            self.map_window(index, end)?;
+            if populate(&window.map, start, out.len()).is_err() {
+                return self.file.read_exact_at(out, offset);
+            }
+            // SAFETY: start < end <= the length of the mapping, which [P1] makes memory of ours.
+            let from = unsafe { window.map.as_ptr().add(start) };
+            // SAFETY: the source is mapped and within the file [P1], the target is a unique borrow, and
+            // they cannot overlap. No reference to the source is formed [P2].
+            unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+            return Ok(());
         }
+    }
+
+    /// Whether a unit of a window of ours may be touched; counts it \[P3\]. False when too many are.
+    fn count_unit(&self, window: &Window, unit: usize) -> bool {
+        let (word, bit) = window.bit(unit);
+        // Relaxed, here and below: see the table of orderings.
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return true;
+        }
+        let one_more = |units: usize| (units < UNITS_MAX).then_some(units + 1);
+        let counted = self.units.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        if counted.is_err() {
+            return false;
+        }
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            // Another thread was first, and has counted it.
+            self.units.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Drops all touched units from the process, if that is still wanted.
+    fn give_back(&self) {
+        // Exclusive, so that nobody is between populating and copying [P3].
+        let mut windows = self.windows_mut();
+        // Relaxed, here and below: see the table of orderings.
+        if self.units.load(Ordering::Relaxed) < UNITS_MAX {
+            return;
+        }
+        for window in windows.iter_mut().flatten() {
+            for unit in window.take_touched() {
+                give_back(&window.map, unit * UNIT_BYTES);
+            }
+        }
+        self.units.store(0, Ordering::Relaxed);
     }
 
     /// Maps a window as far as the file goes, at least `end` bytes.
     fn map_window(&self, index: usize, end: usize) -> io::Result<()> {
         let mut windows = self.windows_mut();
         let start = index as u64 * WINDOW_BYTES;
-        let len = self
-            .file
-            .metadata()?
-            .len()
-            .saturating_sub(start)
-            .min(WINDOW_BYTES) as usize;
+        let len = self.file.metadata()?.len().saturating_sub(start).min(WINDOW_BYTES) as usize;
         if len < end {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
@@ -134,57 +206,31 @@ impl MmapDisk {
         // SAFETY: nothing forms a reference into the mapping [P2], so it does not matter that the bytes
         // change.
         let map = unsafe { MmapOptions::new().offset(start).len(len).map(&self.file) }?;
-        windows[index] = Some(Window {
-            map,
-            was_read: AtomicBool::new(false),
-        });
+        // What a shorter window before it had touched is still counted, which errs on the safe side [P3].
+        windows[index] = Some(Window { map, touched: Default::default() });
         Ok(())
-    }
-
-    /// Counts what was copied, and gives memory back now and then.
-    fn note_copied(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        // Relaxed: see the table of orderings.
-        let before = self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before / COPIED_BYTES_MAX == before.wrapping_add(bytes) / COPIED_BYTES_MAX {
-            return;
-        }
-        for window in self.windows().iter().flatten() {
-            // Relaxed: see the table of orderings.
-            if window.was_read.swap(false, Ordering::Relaxed) {
-                give_back(&window.map);
-            }
-        }
     }
 }
 
 impl Disk for MmapDisk {
     fn backend(&self) -> BackendReport {
-        BackendReport {
-            name: "mmap",
-            direct: false,
-            note: None,
-        }
+        BackendReport { name: "mmap", direct: false, note: None }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let len = self.file.metadata()?.len();
-        if offset
-            .checked_add(buf.len() as u64)
-            .is_none_or(|end| end > len)
-        {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > len) {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         let mut at = offset;
         let mut rest = &mut *buf;
         while !rest.is_empty() {
-            let here = (WINDOW_BYTES - at % WINDOW_BYTES).min(rest.len() as u64);
-            let (piece, after) = rest.split_at_mut(here as usize);
-            self.copy_out(at, piece)?;
-            at += here;
+            let unit_left = UNIT_BYTES - (at % UNIT_BYTES as u64) as usize;
+            let (piece, after) = rest.split_at_mut(unit_left.min(rest.len()));
+            at += piece.len() as u64;
+            self.copy_out(at - piece.len() as u64, piece)?;
             rest = after;
         }
-        self.note_copied(buf.len());
         Ok(())
     }
 
@@ -217,18 +263,18 @@ fn populate(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
 /// Whether this kernel knows how to populate.
 #[cfg(target_os = "linux")]
 fn populate_works() -> io::Result<()> {
-    MmapOptions::new()
-        .len(1)
-        .map_anon()?
-        .advise(memmap2::Advice::PopulateRead)
+    MmapOptions::new().len(1).map_anon()?.advise(memmap2::Advice::PopulateRead)
 }
 
-/// Drops the pages of a window from the process.
+/// Drops the pages of the unit at `start`, and of what lies close to it, from the process.
 #[cfg(target_os = "linux")]
-fn give_back(map: &Mmap) {
+fn give_back(map: &Mmap, start: usize) {
+    let end = (start + UNIT_BYTES + FAULT_AROUND_BYTES).min(map.len());
+    let start = start.saturating_sub(FAULT_AROUND_BYTES);
+    let advice = memmap2::UncheckedAdvice::DontNeed;
     // SAFETY: the mapping is shared and read-only, so dropped pages come back from the file unchanged; and no
     // reference into it exists [P2].
-    let given = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    let given = unsafe { map.unchecked_advise_range(advice, start, end.saturating_sub(start)) };
     // Advice only: without it more memory stays resident.
     let _ = given;
 }
@@ -244,4 +290,4 @@ fn populate_works() -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn give_back(_map: &Mmap) {}
+fn give_back(_map: &Mmap, _start: usize) {}

@@ -5,6 +5,9 @@
 //!                           at most DEPTH of these
 //! ```
 //!
+//! Pieces of memory that follow each other in the file are one transfer; after a short one, the rest goes
+//! piece by piece.
+//!
 //! The file is registered with the ring, which saves its look-up in every transfer. The memory is the
 //! caller's own: no buffers are registered, and the kernel pins the pages of each transfer while it lasts.
 //!
@@ -41,13 +44,14 @@ pub(super) enum Direction {
     Write,
 }
 
-/// One transfer of a batch. `done < len` after a successful read says that the file ended there.
+/// One transfer of a batch: a range of the file, and the pieces of memory that follow each other there.
+/// `done < len` after a successful read says that the file ended there.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) offset: u64,
-    pub(super) start: *mut u8,
-    pub(super) len: u32,
-    pub(super) done: u32,
+pub(super) struct Part<'a> {
+    offset: u64,
+    pieces: &'a [libc::iovec],
+    len: u32,
+    done: u32,
 }
 
 /// See the module head.
@@ -58,9 +62,7 @@ pub(super) struct Ring {
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring")
-            .field("broken", &self.broken)
-            .finish_non_exhaustive()
+        f.debug_struct("Ring").field("broken", &self.broken).finish_non_exhaustive()
     }
 }
 
@@ -77,10 +79,7 @@ impl Ring {
             ));
         }
         uring.submitter().register_files(&[file.as_raw_fd()])?;
-        Ok(Ring {
-            uring,
-            broken: false,
-        })
+        Ok(Ring { uring, broken: false })
     }
 
     /// Whether it can still be used \[U2\].
@@ -93,12 +92,12 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// For the time of the call, the memory of each part is readable for [`Direction::Write`]; for
-    /// [`Direction::Read`] it is writable, and no other part and no reference covers it.
+    /// For the time of the call, the memory of each piece is readable for [`Direction::Write`]; for
+    /// [`Direction::Read`] it is writable, and no other piece and no reference covers it.
     pub(super) unsafe fn run(
         &mut self,
         direction: Direction,
-        parts: &mut [Part],
+        parts: &mut [Part<'_>],
         granule: u32,
     ) -> io::Result<()> {
         if self.broken {
@@ -130,11 +129,7 @@ impl Ring {
                 return failure.map_or(Ok(()), Err);
             }
             let more = failure.is_none() && (next < parts.len() || !again.is_empty());
-            let wanted = if more {
-                in_flight.div_ceil(2)
-            } else {
-                in_flight
-            };
+            let wanted = if more { in_flight.div_ceil(2) } else { in_flight };
             if let Err(error) = self.enter(wanted) {
                 failure.get_or_insert(error);
                 in_flight = in_flight.saturating_sub(self.uring.submission().len());
@@ -156,20 +151,32 @@ impl Ring {
         }
     }
 
-    /// Queues what is left of a part; false when the queue is full, which \[U3\] excludes.
+    /// Queues a part: all of its pieces at first, what is left of one piece after a short transfer. False when
+    /// the queue is full, which \[U3\] excludes.
     ///
     /// # Safety
     ///
     /// As `run`, until the transfer completes.
-    unsafe fn push(&mut self, direction: Direction, part: &Part, tag: u64) -> bool {
-        let start = part.start.wrapping_add(part.done as usize);
-        let len = part.len - part.done;
+    unsafe fn push(&mut self, direction: Direction, part: &Part<'_>, tag: u64) -> bool {
         let offset = part.offset + u64::from(part.done);
-        let entry = match direction {
-            Direction::Read => opcode::Read::new(FILE, start, len).offset(offset).build(),
-            Direction::Write => opcode::Write::new(FILE, start, len).offset(offset).build(),
+        let (start, len) = part.next_piece();
+        let vectors = part.pieces.as_ptr();
+        let count = part.pieces.len() as u32;
+        let joined = count > 1 && part.done == 0;
+        let entry = match (direction, joined) {
+            (Direction::Read, false) => opcode::Read::new(FILE, start, len).offset(offset).build(),
+            (Direction::Write, false) => {
+                opcode::Write::new(FILE, start, len).offset(offset).build()
+            }
+            (Direction::Read, true) => {
+                opcode::Readv::new(FILE, vectors, count).offset(offset).build()
+            }
+            (Direction::Write, true) => {
+                opcode::Writev::new(FILE, vectors, count).offset(offset).build()
+            }
         };
-        // SAFETY: the caller keeps the memory valid until the transfer completes, [U1].
+        // SAFETY: the caller keeps the memory valid until the transfer completes, and the part borrows its
+        // pieces for longer, [U1].
         unsafe { self.uring.submission().push(&entry.user_data(tag)) }.is_ok()
     }
 
@@ -179,11 +186,8 @@ impl Ring {
         if self.broken {
             const GETEVENTS: u32 = 1;
             // SAFETY: submits nothing and passes no argument: it only waits for one completion.
-            let waited = unsafe {
-                self.uring
-                    .submitter()
-                    .enter::<libc::sigset_t>(0, 1, GETEVENTS, None)
-            };
+            let waited =
+                unsafe { self.uring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
             if waited.is_err() {
                 // Completions are posted on any return from the kernel, so a nap gathers them as well. This
                 // ends when the device does, as a plain read would.
@@ -215,7 +219,32 @@ impl Drop for Ring {
     }
 }
 
-impl Part {
+impl<'a> Part<'a> {
+    /// Nothing of it is done. The pieces together are shorter than 4 GiB.
+    pub(super) fn new(offset: u64, pieces: &'a [libc::iovec]) -> Part<'a> {
+        let bytes: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+        debug_assert!(u32::try_from(bytes).is_ok(), "a part is cut by the caller");
+        Part { offset, pieces, len: bytes as u32, done: 0 }
+    }
+
+    /// Bytes that were moved, if that is less than all.
+    pub(super) fn short(&self) -> Option<usize> {
+        (self.done < self.len).then_some(self.done as usize)
+    }
+
+    /// What is left of the first piece that is not done.
+    fn next_piece(&self) -> (*mut u8, u32) {
+        let mut skip = self.done as usize;
+        for piece in self.pieces {
+            if skip < piece.iov_len {
+                let start = piece.iov_base.cast::<u8>().wrapping_add(skip);
+                return (start, (piece.iov_len - skip) as u32);
+            }
+            skip -= piece.iov_len;
+        }
+        (std::ptr::null_mut(), 0)
+    }
+
     /// Takes note of a completion; true when nothing of the part is left to do.
     fn complete(&mut self, direction: Direction, result: i32, granule: u32) -> io::Result<bool> {
         let Ok(moved) = u32::try_from(result) else {
@@ -247,37 +276,42 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn part(len: u32) -> Part {
-        Part {
-            offset: 0,
-            start: std::ptr::null_mut(),
-            len,
-            done: 0,
+    fn part(len: u32) -> Part<'static> {
+        Part { offset: 0, pieces: &[], len, done: 0 }
+    }
+
+    #[test]
+    fn after_a_short_transfer_pieces_go_on_one_by_one() {
+        let mut memory = [0_u8; 12];
+        let base = memory.as_mut_ptr();
+        let pieces = [(0, 4), (4, 6), (10, 2)].map(|(start, iov_len)| libc::iovec {
+            iov_base: base.wrapping_add(start).cast(),
+            iov_len,
+        });
+        let mut one = Part::new(0, &pieces);
+        assert_eq!(one.short(), Some(0));
+        for (moved, next) in [(5, (5, 5)), (5, (10, 2))] {
+            let done = one.complete(Direction::Write, moved, 1).expect("short");
+            assert!(!done);
+            assert_eq!(one.next_piece(), (base.wrapping_add(next.0), next.1));
         }
+        assert!(one.complete(Direction::Write, 2, 1).expect("the rest"));
+        assert_eq!(one.short(), None);
     }
 
     #[test]
     fn a_short_transfer_goes_on_at_a_whole_granule() {
         let mut one = part(12288);
-        assert!(
-            !one.complete(Direction::Write, 5000, 4096)
-                .expect("short, not failed")
-        );
+        assert!(!one.complete(Direction::Write, 5000, 4096).expect("short, not failed"));
         assert_eq!(one.done, 4096);
-        assert!(
-            one.complete(Direction::Write, 8192, 4096)
-                .expect("the rest")
-        );
+        assert!(one.complete(Direction::Write, 8192, 4096).expect("the rest"));
         assert_eq!(one.done, 12288);
     }
 
     #[test]
     fn the_end_of_the_file_ends_a_read_and_fails_a_write() {
         let mut one = part(8192);
-        assert!(
-            !one.complete(Direction::Read, 5000, 4096)
-                .expect("short, not failed")
-        );
+        assert!(!one.complete(Direction::Read, 5000, 4096).expect("short, not failed"));
         assert!(one.complete(Direction::Read, 904, 4096).expect("the end"));
         assert_eq!(one.done, 5000);
         assert!(part(8192).complete(Direction::Read, 0, 1).expect("the end"));
@@ -286,14 +320,8 @@ mod tests {
 
     #[test]
     fn an_interrupted_transfer_is_done_again_and_a_full_disk_is_seen() {
-        assert!(
-            !part(1)
-                .complete(Direction::Write, -libc::EINTR, 1)
-                .expect("again")
-        );
-        let full = part(1)
-            .complete(Direction::Write, -libc::ENOSPC, 1)
-            .expect_err("full");
+        assert!(!part(1).complete(Direction::Write, -libc::EINTR, 1).expect("again"));
+        let full = part(1).complete(Direction::Write, -libc::ENOSPC, 1).expect_err("full");
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -1,7 +1,7 @@
 //! The io_uring backend: batches of transfers in flight at once, past the page cache where that is possible.
 //!
 //! ```text
-//!   write(batch) -> cut into parts of <= 1 MiB -> a ring, 64 in flight -> all completions checked
+//!   write(batch) -> neighbours joined, cut into parts of <= 1 MiB -> a ring, 64 in flight -> all completions checked
 //!   read(one)    -> a free ring, or plain pread when all rings are busy
 //!   sync         -> fdatasync
 //! ```
@@ -43,6 +43,9 @@ const RINGS_MAX: usize = 4;
 /// Greatest single transfer: larger ones are cut, so that their pieces overlap in time.
 const PART_BYTES_MAX: usize = 1 << 20;
 
+/// Pieces of one transfer at most; well below the `IOV_MAX` of every system.
+const PART_PIECES_MAX: usize = 256;
+
 /// See the module head.
 #[derive(Debug)]
 pub(super) struct UringDisk {
@@ -68,21 +71,14 @@ impl UringDisk {
             Ok(()) => (true, None),
             Err(error) => (false, Some(buffered_note(&error))),
         };
-        Ok(UringDisk {
-            rings,
-            file,
-            direct: AtomicBool::new(direct),
-            note: Mutex::new(note),
-        })
+        Ok(UringDisk { rings, file, direct: AtomicBool::new(direct), note: Mutex::new(note) })
     }
 
     /// A ring that is free now.
     fn free_ring(&self) -> Option<MutexGuard<'_, Ring>> {
         let first = thread_index();
         (0..self.rings.len()).find_map(|step| {
-            let ring = self.rings[(first + step) % self.rings.len()]
-                .try_lock()
-                .ok()?;
+            let ring = self.rings[(first + step) % self.rings.len()].try_lock().ok()?;
             (!ring.is_broken()).then_some(ring)
         })
     }
@@ -119,28 +115,17 @@ impl UringDisk {
         let Some(mut ring) = self.free_ring() else {
             return probe::read_to_end(&self.file, offset, buf, granule);
         };
-        let mut parts = Vec::with_capacity(buf.len().div_ceil(PART_BYTES_MAX));
-        for (piece, at) in buf
-            .chunks_mut(PART_BYTES_MAX)
+        let pieces: Vec<libc::iovec> = buf.chunks_mut(PART_BYTES_MAX).map(piece_mut).collect();
+        let mut parts: Vec<Part<'_>> = pieces
+            .chunks(1)
             .zip((offset..).step_by(PART_BYTES_MAX))
-        {
-            parts.push(Part {
-                offset: at,
-                start: piece.as_mut_ptr(),
-                len: piece.len() as u32,
-                done: 0,
-            });
-        }
+            .map(|(piece, offset)| Part::new(offset, piece))
+            .collect();
         // SAFETY: the parts are disjoint pieces of `buf`, borrowed uniquely for longer than the call.
         unsafe { ring.run(Direction::Read, &mut parts, granule as u32) }?;
-        let mut read = 0;
-        for part in &parts {
-            read += part.done as usize;
-            if part.done < part.len {
-                break;
-            }
-        }
-        Ok(read)
+        let whole = parts.iter().take_while(|part| part.short().is_none()).count();
+        let rest = parts.get(whole).and_then(Part::short).unwrap_or(0);
+        Ok((whole * PART_BYTES_MAX + rest).min(buf.len()))
     }
 
     fn read_direct(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
@@ -166,19 +151,8 @@ impl UringDisk {
         let Some(mut ring) = self.ring() else {
             return write_buffered(&self.file, writes);
         };
-        let mut parts = Vec::with_capacity(writes.len());
-        for write in writes {
-            let offsets = (write.offset..).step_by(PART_BYTES_MAX);
-            for (piece, offset) in write.bytes.chunks(PART_BYTES_MAX).zip(offsets) {
-                let start = piece.as_ptr().cast_mut();
-                parts.push(Part {
-                    offset,
-                    start,
-                    len: piece.len() as u32,
-                    done: 0,
-                });
-            }
-        }
+        let cut = Cut::new(writes);
+        let mut parts: Vec<Part<'_>> = cut.parts().collect();
         // SAFETY: the parts are pieces of slices borrowed for longer than the call, and are only read.
         unsafe { ring.run(Direction::Write, &mut parts, granule as u32) }
     }
@@ -198,42 +172,81 @@ impl UringDisk {
         let mut copies = copies.iter();
         let aligned: Cow<'_, [Write<'_>]> = writes
             .iter()
-            .map(
-                |write| match is_odd(write).then(|| copies.next()).flatten() {
-                    Some(copy) => Write {
-                        offset: write.offset,
-                        bytes: copy,
-                    },
-                    None => *write,
-                },
-            )
+            .map(|write| match is_odd(write).then(|| copies.next()).flatten() {
+                Some(copy) => Write { offset: write.offset, bytes: copy },
+                None => *write,
+            })
             .collect();
         self.write_parts(&aligned, BLOCK_BYTES)
     }
 }
 
+/// A batch of writes in the order of its offsets, cut into pieces, and which of them go out together.
+#[derive(Debug)]
+struct Cut {
+    pieces: Vec<libc::iovec>,
+    /// Offset of each transfer, and the number of its pieces.
+    joined: Vec<(u64, usize)>,
+}
+
+impl Cut {
+    fn new(writes: &[Write<'_>]) -> Cut {
+        let mut order: Vec<&Write<'_>> = writes.iter().collect();
+        order.sort_by_key(|write| write.offset);
+        let mut cut = Cut { pieces: Vec::with_capacity(order.len()), joined: Vec::new() };
+        let (mut end, mut bytes) = (0, 0);
+        for write in order {
+            let offsets = (write.offset..).step_by(PART_BYTES_MAX);
+            for (piece, offset) in write.bytes.chunks(PART_BYTES_MAX).zip(offsets) {
+                match cut.joined.last_mut() {
+                    Some((_, count))
+                        if offset == end
+                            && *count < PART_PIECES_MAX
+                            && bytes + piece.len() <= PART_BYTES_MAX =>
+                    {
+                        *count += 1;
+                        bytes += piece.len();
+                    }
+                    _ => {
+                        cut.joined.push((offset, 1));
+                        bytes = piece.len();
+                    }
+                }
+                end = offset + piece.len() as u64;
+                cut.pieces.push(libc::iovec {
+                    iov_base: piece.as_ptr().cast_mut().cast(),
+                    iov_len: piece.len(),
+                });
+            }
+        }
+        cut
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let mut rest = self.pieces.as_slice();
+        self.joined.iter().map(move |&(offset, count)| {
+            let (pieces, after) = rest.split_at(count);
+            rest = after;
+            Part::new(offset, pieces)
+        })
+    }
+}
+
+fn piece_mut(piece: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() }
+}
+
 impl Disk for UringDisk {
     fn backend(&self) -> BackendReport {
-        let note = self
-            .note
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        BackendReport {
-            name: "uring",
-            direct: self.is_direct(),
-            note,
-        }
+        let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        BackendReport { name: "uring", direct: self.is_direct(), note }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(offset, buf.len())?;
         let direct = self.is_direct();
-        let read = if direct {
-            self.read_direct(offset, buf)
-        } else {
-            self.read_to_end(offset, buf, 1)
-        };
+        let read =
+            if direct { self.read_direct(offset, buf) } else { self.read_to_end(offset, buf, 1) };
         let read = match read {
             Err(error) if self.leaves_direct(direct, &error) => self.read_to_end(offset, buf, 1),
             read => read,
@@ -247,11 +260,7 @@ impl Disk for UringDisk {
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
         check_writes(writes)?;
         let direct = self.is_direct();
-        let written = if direct {
-            self.write_direct(writes)
-        } else {
-            self.write_parts(writes, 1)
-        };
+        let written = if direct { self.write_direct(writes) } else { self.write_parts(writes, 1) };
         match written {
             Err(error) if self.leaves_direct(direct, &error) => self.write_parts(writes, 1),
             written => written,
@@ -280,4 +289,42 @@ fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
 
 fn buffered_note(error: &io::Error) -> String {
     format!("through the page cache, since O_DIRECT was refused: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The transfers of a batch of (block, blocks), as (block, pieces).
+    fn cut(batch: &[(u64, usize)]) -> Vec<(u64, usize)> {
+        let longest = batch.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
+        let bytes = AlignedBuf::new(longest * BLOCK_BYTES);
+        let writes: Vec<Write<'_>> = batch
+            .iter()
+            .map(|&(block, blocks)| Write {
+                offset: block * BLOCK_BYTES as u64,
+                bytes: &bytes[..blocks * BLOCK_BYTES],
+            })
+            .collect();
+        let cut = Cut::new(&writes);
+        let parts = cut.joined.iter().map(|&(offset, count)| (offset / BLOCK_BYTES as u64, count));
+        assert_eq!(cut.parts().count(), cut.joined.len());
+        parts.collect()
+    }
+
+    #[test]
+    fn neighbours_go_out_in_one_transfer_whatever_their_order() {
+        assert_eq!(cut(&[(9, 2), (1, 3), (4, 1), (11, 1), (20, 0)]), [(1, 2), (9, 2)]);
+        assert_eq!(cut(&[]), []);
+    }
+
+    #[test]
+    fn no_transfer_has_too_many_bytes_or_pieces() {
+        let small: Vec<(u64, usize)> = (0..600).map(|block| (block, 1)).collect();
+        assert_eq!(cut(&small), [(0, 256), (256, 256), (512, 88)]);
+        assert_eq!(
+            cut(&[(0, 200), (200, 100), (300, 600)]),
+            [(0, 1), (200, 1), (300, 1), (556, 1), (812, 1)]
+        );
+    }
 }

@@ -36,9 +36,12 @@ use std::time::Duration;
 /// Most frames that [`Pool::clean_ahead`] keeps free.
 const FREE_AHEAD_MAX: usize = 256;
 
-/// Frames that writers leave clean, so that reads go on when dirty pages cannot be written: the pages of two levels,
-/// twice.
-const CLEAN_MIN: u64 = 4;
+/// Most frames that writers leave clean, so that reads go on when dirty pages cannot be written. A small pool spares a
+/// quarter: a descent needs the pages of two levels at a time.
+const CLEAN_MAX: usize = 64;
+
+/// How often one who needs a frame fails to write dirty pages before it gives up on clean ones.
+const WRITE_FAILURES_MAX: u32 = 32;
 
 /// Dirty victims, at most one batch.
 #[derive(Debug)]
@@ -112,6 +115,7 @@ impl Pool {
     #[cold]
     fn make_room(&self) -> Result<FrameId> {
         let mut patience = Patience::default();
+        let mut failures = 0;
         loop {
             if let Some(frame) = self.free.pop() {
                 return Ok(frame);
@@ -124,7 +128,17 @@ impl Pool {
                 match self.write_back(victims.as_slice(), &mut batch) {
                     Ok(0) => {}
                     Ok(_) => continue,
-                    Err(error) => return self.sweep(None).ok_or(error),
+                    Err(error) => {
+                        if let Some(frame) = self.sweep(None) {
+                            return Ok(frame);
+                        }
+                        // What is clean may be in the hands of loaders for a moment.
+                        failures += 1;
+                        let all_dirty = self.counters.dirty.get() >= self.frame_count() as u64;
+                        if all_dirty || failures > WRITE_FAILURES_MAX {
+                            return Err(error);
+                        }
+                    }
                 }
             }
             patience.pause();
@@ -218,7 +232,14 @@ impl Pool {
     /// `Full`, `Io` or `Poisoned` if writing failed; nothing is lost by that.
     #[inline(always)]
     pub(crate) fn leave_some_clean(&self) -> Result<()> {
-        if self.counters.dirty.get() + CLEAN_MIN <= self.frame_count() as u64 { Ok(()) } else { self.clean_some() }
+        if self.has_clean_to_spare() { Ok(()) } else { self.clean_some() }
+    }
+
+    /// More frames are clean than writers have to leave, as far as can be told without a latch.
+    #[inline(always)]
+    pub(super) fn has_clean_to_spare(&self) -> bool {
+        let left = (self.frame_count() / 4).min(CLEAN_MAX);
+        self.counters.dirty.get() + left as u64 <= self.frame_count() as u64
     }
 
     #[cold]

@@ -106,6 +106,10 @@ impl Pool {
         let header = self.frames.header(x.frame);
         // Relaxed: [P2], X is held.
         if header.dirty_epoch.load(Ordering::Relaxed) == 0 {
+            if !self.has_clean_to_spare() {
+                // Several writers passed `leave_some_clean` together: no more of them once writing fails.
+                self.check_writeback()?;
+            }
             self.counters.dirty.add(1);
         }
         // Release: [T2], pairs with the scan of a checkpoint.

@@ -8,12 +8,21 @@
 //! place and the memory used stays within a small factor of what the file really holds. Opening costs 1 MiB
 //! of reading for each GiB of 16 KiB pages, and no page is read.
 //!
-//! Tested in `store::tests`.
+//! Map pages are read in the order of their places, neighbours together:
+//!
+//! ```text
+//!   directory (by index)   0  1  2  3  4          file   | 3 | 0 | 1 | other | 4 | ........ | 2 |
+//!                                                read   |<------- one span ----->|          |<->|
+//! ```
+//!
+//! Tested in `store::tests`, and the cutting into spans below.
 
 use super::blocks::{Blocks, Run, RunFault};
 use super::manifest::Manifest;
 use super::page_map::{Entries, MAP_PAGE_BLOCKS_MAX, PageMap};
-use super::place::{Placement, RESERVED_BLOCKS, RUN_BLOCKS_MAX, seed_manifest, seed_map_page};
+use super::place::{
+    PLACEMENT_BYTES, Placement, RESERVED_BLOCKS, RUN_BLOCKS_MAX, seed_manifest, seed_map_page,
+};
 use super::state::State;
 use super::superblock::{self, SLOT_BLOCKS, Superblock};
 use super::{Durable, Store};
@@ -38,6 +47,11 @@ pub(crate) fn check_page_bytes(page_bytes: u32) -> Result<()> {
     }))
 }
 
+/// Bytes of a span of map pages at most.
+const SPAN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of anything else that are read for nothing between two map pages, rather than to read twice.
+const GAP_BYTES_MAX: u64 = 32 << 10;
+
 /// Where things are read from while a store is opened.
 struct Source<'a> {
     disk: &'a dyn Disk,
@@ -58,24 +72,27 @@ impl Source<'_> {
         })
     }
 
-    /// Reads a run that lies within the file, and verifies it.
-    fn read_run(&self, placement: Placement, seed: u64, what: &'static str) -> Result<AlignedBuf> {
-        let offset = placement.block.offset();
-        let no_memory = |_| disk_error("read", self.path, std::io::ErrorKind::OutOfMemory.into());
-        let mut buf = AlignedBuf::try_new(placement.bytes()).map_err(no_memory)?;
-        self.disk
-            .read(offset, &mut buf)
-            .map_err(|error| disk_error("read", self.path, error))?;
-        let checksum = xxh3_64_with_seed(&buf, seed);
-        if checksum != placement.checksum {
-            return Err(self.fault(
-                offset,
-                what,
-                format!("{:016x}", placement.checksum),
-                format!("{checksum:016x}"),
-            ));
+    fn buffer(&self, bytes: usize) -> Result<AlignedBuf> {
+        AlignedBuf::try_new(bytes)
+            .map_err(|_| disk_error("read", self.path, std::io::ErrorKind::OutOfMemory.into()))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.disk.read(offset, out).map_err(|error| disk_error("read", self.path, error))
+    }
+
+    /// Checks the bytes of a run against its placement.
+    fn verify(&self, bytes: &[u8], place: Placement, seed: u64, what: &'static str) -> Result<()> {
+        let checksum = xxh3_64_with_seed(bytes, seed);
+        if checksum == place.checksum {
+            return Ok(());
         }
-        Ok(buf)
+        Err(self.fault(
+            place.block.offset(),
+            what,
+            format!("{:016x}", place.checksum),
+            format!("{checksum:016x}"),
+        ))
     }
 
     /// The two slots, as far as the file has them; a slot that cannot be read is like one that is damaged.
@@ -115,16 +132,13 @@ impl Source<'_> {
             ));
         }
         let seed = seed_manifest(superblock.sequence);
-        let buf = self.read_run(placement, seed, "checksum of the manifest")?;
         let offset = placement.block.offset();
+        let mut buf = self.buffer(placement.bytes())?;
+        self.read(offset, &mut buf)?;
+        self.verify(&buf, placement, seed, "checksum of the manifest")?;
         let manifest =
             Manifest::decode(&buf[..bytes as usize], self.file_blocks).map_err(|fault| {
-                self.fault(
-                    offset + fault.at as u64,
-                    fault.what,
-                    String::new(),
-                    String::new(),
-                )
+                self.fault(offset + fault.at as u64, fault.what, String::new(), String::new())
             })?;
         if manifest.epoch != superblock.epoch {
             return Err(self.fault(
@@ -137,34 +151,55 @@ impl Source<'_> {
         Ok(manifest)
     }
 
+    /// Reads all map pages, by spans; the memory beside the map is that of one span.
     fn page_map(&self, manifest: &Manifest) -> Result<PageMap> {
-        let mut map = PageMap::default();
-        for (index, &placement) in manifest.directory.iter().enumerate() {
-            if !placement.is_mapped() {
-                map.push(None, placement);
-                continue;
-            }
-            let offset = placement.block.offset();
+        let directory = &manifest.directory;
+        let mut order: Vec<usize> =
+            (0..directory.len()).filter(|&index| directory[index].is_mapped()).collect();
+        for &index in &order {
+            let placement = directory[index];
             if placement.blocks > MAP_PAGE_BLOCKS_MAX {
                 return Err(self.fault(
-                    offset,
+                    placement.block.offset(),
                     "length of a map page",
                     format!("at most {MAP_PAGE_BLOCKS_MAX} blocks"),
                     format!("{} blocks", placement.blocks),
                 ));
             }
-            let buf = self.read_run(placement, seed_map_page(index), "checksum of a map page")?;
-            let entries = Entries::decode(&buf, self.file_blocks).map_err(|(entry, what)| {
-                self.fault(
-                    offset + (entry * super::place::PLACEMENT_BYTES) as u64,
-                    what,
-                    String::new(),
-                    String::new(),
-                )
-            })?;
-            map.push(Some(entries), placement);
+        }
+        order.sort_unstable_by_key(|&index| directory[index].block);
+        let mut found: Vec<Option<Entries>> = Vec::new();
+        found.resize_with(directory.len(), || None);
+        let mut buf =
+            self.buffer(spans(directory, &order).map(|span| span.bytes).max().unwrap_or(0))?;
+        for span in spans(directory, &order) {
+            self.read(span.offset, &mut buf[..span.bytes])?;
+            for &index in span.indexes {
+                let placement = directory[index];
+                let start = (placement.block.offset() - span.offset) as usize;
+                let bytes = &buf[start..start + placement.bytes()];
+                found[index] = Some(self.map_page(bytes, index, placement)?);
+            }
+        }
+        let mut map = PageMap::default();
+        for (entries, &placement) in found.into_iter().zip(directory) {
+            map.push(entries, placement);
         }
         Ok(map)
+    }
+
+    /// One map page, verified.
+    fn map_page(&self, bytes: &[u8], index: usize, placement: Placement) -> Result<Entries> {
+        let seed = seed_map_page(index);
+        self.verify(bytes, placement, seed, "checksum of a map page")?;
+        Entries::decode(bytes, self.file_blocks).map_err(|(entry, what)| {
+            self.fault(
+                placement.block.offset() + (entry * PLACEMENT_BYTES) as u64,
+                what,
+                String::new(),
+                String::new(),
+            )
+        })
     }
 
     fn state(&self, manifest: &Manifest, placement: Placement) -> Result<State> {
@@ -174,6 +209,40 @@ impl Source<'_> {
         state.blocks = blocks.map_err(|fault| run_fault(self.path, fault))?;
         Ok(state)
     }
+}
+
+/// A piece of the file that is read at once, and the map pages that lie in it.
+#[derive(PartialEq, Eq, Debug)]
+struct Span<'a> {
+    offset: u64,
+    bytes: usize,
+    indexes: &'a [usize],
+}
+
+/// Cuts map pages, whose indexes come in the order of their places, into spans.
+fn spans<'a>(directory: &'a [Placement], mut order: &'a [usize]) -> impl Iterator<Item = Span<'a>> {
+    std::iter::from_fn(move || {
+        let offset = directory[*order.first()?].block.offset();
+        let mut end = offset;
+        let count = order
+            .iter()
+            .take_while(|&&index| {
+                let place = directory[index];
+                let start = place.block.offset();
+                // Places that overlap are damage, which is seen later; here they only must not go wrong.
+                let longer = end.max(start + place.bytes() as u64);
+                let joins = longer - offset <= SPAN_BYTES_MAX as u64
+                    && start.saturating_sub(end) <= GAP_BYTES_MAX;
+                if joins {
+                    end = longer;
+                }
+                joins
+            })
+            .count();
+        let (indexes, rest) = order.split_at(count);
+        order = rest;
+        Some(Span { offset, bytes: (end - offset) as usize, indexes })
+    })
 }
 
 /// The typed form of a fault among the used runs.
@@ -202,11 +271,7 @@ impl Store {
     /// [`Error::Usage`] for the page size, [`Error::Full`], [`Error::Io`].
     pub(crate) fn create(disk: Arc<dyn Disk>, path: &Path, page_bytes: u32) -> Result<Store> {
         check_page_bytes(page_bytes)?;
-        let manifest = Manifest {
-            epoch: Epoch(0),
-            next_tree: TreeId(1),
-            ..Manifest::default()
-        };
+        let manifest = Manifest { epoch: Epoch(0), next_tree: TreeId(1), ..Manifest::default() };
         let bytes = manifest.encode();
         let superblock = Superblock {
             page_shift: page_bytes.trailing_zeros() as u8,
@@ -223,10 +288,7 @@ impl Store {
             file_blocks: RESERVED_BLOCKS + (bytes.len() / BLOCK_BYTES) as u64,
         };
         let slot = superblock.encode();
-        let write = |block: BlockId, bytes| Write {
-            offset: block.offset(),
-            bytes,
-        };
+        let write = |block: BlockId, bytes| Write { offset: block.offset(), bytes };
         disk.set_len(superblock.file_blocks * BLOCK_BYTES as u64)
             .and_then(|()| {
                 disk.write(&[
@@ -248,14 +310,8 @@ impl Store {
     /// [`OpenError::NewerVersion`](crate::error::OpenError::NewerVersion), [`Error::Corrupt`] with the offset
     /// of the damage, [`Error::Io`].
     pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, read_only: bool) -> Result<Store> {
-        let file_bytes = disk
-            .len_bytes()
-            .map_err(|error| disk_error("examine", path, error))?;
-        let source = Source {
-            disk: &*disk,
-            path,
-            file_blocks: file_bytes / BLOCK_BYTES as u64,
-        };
+        let file_bytes = disk.len_bytes().map_err(|error| disk_error("examine", path, error))?;
+        let source = Source { disk: &*disk, path, file_blocks: file_bytes / BLOCK_BYTES as u64 };
         let (superblock, slot) = source.superblock(file_bytes)?;
         if superblock.file_blocks > source.file_blocks {
             return Err(source.fault(
@@ -302,11 +358,49 @@ fn random_uuid() -> [u8; 16] {
     // The keys of a hasher are drawn at random by the standard library.
     use std::hash::{BuildHasher, RandomState};
     for half in uuid.chunks_exact_mut(8) {
-        half.copy_from_slice(
-            &RandomState::new()
-                .hash_one(half.as_ptr() as usize)
-                .to_ne_bytes(),
-        );
+        half.copy_from_slice(&RandomState::new().hash_one(half.as_ptr() as usize).to_ne_bytes());
     }
     uuid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = BLOCK_BYTES;
+
+    fn cut(runs: &[(u64, u32)]) -> Vec<(u64, usize, Vec<usize>)> {
+        let directory: Vec<Placement> = runs
+            .iter()
+            .map(|&(block, blocks)| Placement { block: BlockId(block), blocks, checksum: 0 })
+            .collect();
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by_key(|&index| directory[index].block);
+        spans(&directory, &order)
+            .map(|span| (span.offset / BLOCK as u64, span.bytes / BLOCK, span.indexes.to_vec()))
+            .collect()
+    }
+
+    #[test]
+    fn neighbours_and_near_map_pages_are_read_together() {
+        let gap = GAP_BYTES_MAX / BLOCK as u64;
+        assert_eq!(cut(&[]), []);
+        assert_eq!(cut(&[(44, 4), (40, 4), (900, 1)]), [(40, 8, vec![1, 0]), (900, 1, vec![2])]);
+        assert_eq!(cut(&[(40, 4), (44 + gap, 4)]), [(40, 8 + gap as usize, vec![0, 1])]);
+        assert_eq!(cut(&[(40, 4), (45 + gap, 4)]).len(), 2);
+    }
+
+    #[test]
+    fn no_span_is_longer_than_its_bound_and_none_is_empty() {
+        let many: Vec<(u64, u32)> = (0..1000).map(|at| (32 + at * 4, 4)).collect();
+        let spans = cut(&many);
+        assert_eq!(spans.len(), (1000 * 4 * BLOCK).div_ceil(SPAN_BYTES_MAX));
+        assert!(spans.iter().all(|span| span.1 * BLOCK <= SPAN_BYTES_MAX && !span.2.is_empty()));
+        assert_eq!(spans.iter().map(|span| span.2.len()).sum::<usize>(), 1000);
+    }
+
+    #[test]
+    fn map_pages_in_one_place_share_a_span() {
+        assert_eq!(cut(&[(40, 4), (40, 1), (42, 4)]), [(40, 6, vec![0, 1, 2])]);
+    }
 }

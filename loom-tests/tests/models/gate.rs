@@ -7,7 +7,6 @@ use latchkv_latch::primitives::Mutant;
 use latchkv_loom_tests::check;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 
 struct Guarded {
     gate: Gate,

@@ -4,7 +4,6 @@ use crate::setup::beside;
 use latchkv_latch::primitives::AtomicU64;
 use latchkv_latch::primitives::Ordering::Relaxed;
 use loom::sync::Arc;
-use loom::thread;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
