@@ -8,11 +8,7 @@ fn main() {
     let rustc = rustc.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
     println!("cargo::rustc-env=BENCH_RUSTC={}", rustc.unwrap_or_default());
     println!("cargo::rustc-env=BENCH_TARGET={}", var("TARGET"));
-    println!(
-        "cargo::rustc-env=BENCH_PROFILE={} opt-level={}",
-        var("PROFILE"),
-        var("OPT_LEVEL")
-    );
+    println!("cargo::rustc-env=BENCH_PROFILE={} opt-level={}", var("PROFILE"), var("OPT_LEVEL"));
     let flags = var("CARGO_ENCODED_RUSTFLAGS").replace('\x1f', " ");
     println!("cargo::rustc-env=BENCH_RUSTFLAGS={flags}");
     println!("cargo::rerun-if-changed=build.rs");

@@ -93,8 +93,7 @@ impl Bump {
     ///
     /// Ends the process as `Vec` does when memory is short; use [`Bump::try_alloc`] for sizes from outside.
     pub fn alloc(&self, layout: Layout) -> &mut [MaybeUninit<u8>] {
-        self.try_alloc(layout)
-            .unwrap_or_else(|_| alloc::handle_alloc_error(layout))
+        self.try_alloc(layout).unwrap_or_else(|_| alloc::handle_alloc_error(layout))
     }
 
     /// As [`Bump::alloc`], for any size.
@@ -107,8 +106,7 @@ impl Bump {
             Some(start) => start,
             None => self.take_grown(layout)?,
         };
-        self.handed_bytes
-            .set(self.handed_bytes.get() + layout.size());
+        self.handed_bytes.set(self.handed_bytes.get() + layout.size());
         // SAFETY: `start` has layout.size() bytes that nobody else was given [B3], valid while the arena
         // is borrowed [B2]; MaybeUninit needs no initialisation.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr().cast(), layout.size()) })
@@ -116,8 +114,7 @@ impl Bump {
 
     /// A copy of `bytes` in the arena, unaligned. Ends the process as [`Bump::alloc`] does.
     pub fn alloc_slice_copy(&self, bytes: &[u8]) -> &mut [u8] {
-        self.alloc(Layout::for_value(bytes))
-            .write_copy_of_slice(bytes)
+        self.alloc(Layout::for_value(bytes)).write_copy_of_slice(bytes)
     }
 
     /// As [`Bump::alloc_slice_copy`], for any size.
@@ -125,9 +122,7 @@ impl Bump {
     /// # Errors
     /// As [`Bump::try_alloc`].
     pub fn try_alloc_slice_copy(&self, bytes: &[u8]) -> Result<&mut [u8], Exhausted> {
-        Ok(self
-            .try_alloc(Layout::for_value(bytes))?
-            .write_copy_of_slice(bytes))
+        Ok(self.try_alloc(Layout::for_value(bytes))?.write_copy_of_slice(bytes))
     }
 
     /// Gives all memory back to the system and forgets the growth.
@@ -173,9 +168,7 @@ impl Bump {
     fn take_grown(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
         let next_bytes = self.block_bytes_next.get();
         // A fresh block is aligned to BLOCK_ALIGN, so more alignment may cost padding.
-        let needed = layout
-            .size()
-            .saturating_add(layout.align().saturating_sub(BLOCK_ALIGN));
+        let needed = layout.size().saturating_add(layout.align().saturating_sub(BLOCK_ALIGN));
         if needed >= next_bytes {
             let align = layout.align().max(BLOCK_ALIGN);
             return self.add_block(layout.size().max(1), align);
@@ -184,22 +177,15 @@ impl Bump {
         self.current.set(Some(self.blocks.borrow().len() - 1));
         self.cursor.set(start);
         self.room.set(next_bytes);
-        self.block_bytes_next
-            .set(next_bytes.saturating_add(next_bytes / 2));
+        self.block_bytes_next.set(next_bytes.saturating_add(next_bytes / 2));
         // needed < next_bytes, so it fits.
-        Ok(self
-            .take(layout)
-            .expect("a fresh block has room for a request smaller than it"))
+        Ok(self.take(layout).expect("a fresh block has room for a request smaller than it"))
     }
 
     /// A block from the system, remembered for freeing.
     fn add_block(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, Exhausted> {
         let held_bytes = self.held_bytes.get();
-        let exhausted = Exhausted {
-            asked_bytes: bytes,
-            held_bytes,
-            limit_bytes: self.limit_bytes,
-        };
+        let exhausted = Exhausted { asked_bytes: bytes, held_bytes, limit_bytes: self.limit_bytes };
         let held_after = held_bytes
             .checked_add(bytes)
             .filter(|&held| held <= self.limit_bytes)
@@ -310,14 +296,7 @@ mod tests {
         let huge = layout(isize::MAX as usize - 64, 16);
         assert!(bump.try_alloc(huge).is_err());
         let refused = bump.try_alloc(layout(2000, 1)).expect_err("over the limit");
-        assert_eq!(
-            refused,
-            Exhausted {
-                asked_bytes: 2000,
-                held_bytes: 0,
-                limit_bytes: 1000
-            }
-        );
+        assert_eq!(refused, Exhausted { asked_bytes: 2000, held_bytes: 0, limit_bytes: 1000 });
         assert_eq!(bump.try_alloc_slice_copy(b"small").expect("fits"), b"small");
         let unlimited = Bump::new(128);
         assert!(unlimited.try_alloc(huge).is_err());

@@ -16,15 +16,8 @@ pub struct Exhausted {
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exhausted {
-            asked_bytes,
-            held_bytes,
-            limit_bytes,
-        } = self;
-        write!(
-            f,
-            "arena exhausted: asked for {asked_bytes} bytes while holding {held_bytes}"
-        )?;
+        let Exhausted { asked_bytes, held_bytes, limit_bytes } = self;
+        write!(f, "arena exhausted: asked for {asked_bytes} bytes while holding {held_bytes}")?;
         match *limit_bytes {
             usize::MAX => Ok(()),
             limit => write!(f, ", limit {limit}"),

@@ -88,10 +88,7 @@ impl Region {
             return Err(too_large());
         }
         let rounded = bytes.max(1).next_multiple_of(REGION_ALIGN);
-        let region = match options
-            .huge_pages
-            .then(|| Region::map_hugetlb(bytes, rounded))
-            .flatten()
+        let region = match options.huge_pages.then(|| Region::map_hugetlb(bytes, rounded)).flatten()
         {
             Some(region) => region,
             None => Region::map_plain(bytes, options.huge_pages)?,
@@ -143,16 +140,9 @@ impl Region {
     /// Reserved huge pages, if there are enough of them.
     fn map_hugetlb(len_bytes: usize, mapped_bytes: usize) -> Option<Region> {
         let base = sys::map_hugetlb(mapped_bytes)?;
-        let region = Region {
-            base,
-            len_bytes,
-            mapped_bytes,
-            granted: HugePages::Hugetlb2M,
-        };
+        let region = Region { base, len_bytes, mapped_bytes, granted: HugePages::Hugetlb2M };
         // A system whose huge pages align less would break [M1]: drop the mapping and go on without.
-        (base.as_ptr() as usize)
-            .is_multiple_of(REGION_ALIGN)
-            .then_some(region)
+        (base.as_ptr() as usize).is_multiple_of(REGION_ALIGN).then_some(region)
     }
 
     /// Plain pages, aligned by mapping too much and trimming both ends.
@@ -180,12 +170,7 @@ impl Region {
         } else {
             HugePages::None
         };
-        Ok(Region {
-            base,
-            len_bytes,
-            mapped_bytes,
-            granted,
-        })
+        Ok(Region { base, len_bytes, mapped_bytes, granted })
     }
 
     /// Makes every page present, by one call or by touching each.
@@ -216,10 +201,7 @@ pub fn page_bytes() -> usize {
     // SAFETY: sysconf only reads a setting.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     // 64 KiB is a multiple of every page size in use, should the system not tell.
-    usize::try_from(bytes)
-        .ok()
-        .filter(|bytes| bytes.is_power_of_two())
-        .unwrap_or(64 << 10)
+    usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10)
 }
 
 /// The calls that differ between systems. Each takes a range as \[M1\] describes it.
@@ -319,10 +301,9 @@ fn smaps_huge_bytes(text: &str, start: usize, bytes: usize) -> u64 {
     for line in text.lines() {
         let first = line.split_ascii_whitespace().next().unwrap_or("");
         if let Some((from, to)) = first.split_once('-') {
-            if let (Ok(from), Ok(to)) = (
-                usize::from_str_radix(from, 16),
-                usize::from_str_radix(to, 16),
-            ) {
+            if let (Ok(from), Ok(to)) =
+                (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+            {
                 overlap = to.min(end).saturating_sub(from.max(start)) as u64;
             }
         } else if first == "AnonHugePages:" {
@@ -352,23 +333,10 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn regions_are_aligned_zeroed_and_writable_to_the_last_byte() {
         let page = page_bytes();
-        for bytes in [
-            1,
-            page - 1,
-            page,
-            page + 1,
-            REGION_ALIGN,
-            REGION_ALIGN + page,
-        ] {
+        for bytes in [1, page - 1, page, page + 1, REGION_ALIGN, REGION_ALIGN + page] {
             for huge_pages in [false, true] {
-                let region = Region::map(
-                    bytes,
-                    RegionOptions {
-                        huge_pages,
-                        prefault: false,
-                    },
-                )
-                .expect("small mapping");
+                let region = Region::map(bytes, RegionOptions { huge_pages, prefault: false })
+                    .expect("small mapping");
                 assert_eq!(region.ptr().as_ptr() as usize % REGION_ALIGN, 0);
                 assert_eq!(region.len(), bytes);
                 assert!(region.mapped_bytes() >= bytes);
@@ -387,14 +355,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri unmaps no parts of a mapping")]
     fn prefault_keeps_zeroes() {
-        let region = Region::map(
-            4 * REGION_ALIGN,
-            RegionOptions {
-                huge_pages: true,
-                prefault: true,
-            },
-        )
-        .expect("8 MiB mapping");
+        let region =
+            Region::map(4 * REGION_ALIGN, RegionOptions { huge_pages: true, prefault: true })
+                .expect("8 MiB mapping");
         for offset in (0..region.len()).step_by(4096) {
             // SAFETY: inside the region, and this thread alone has it.
             assert_eq!(unsafe { byte(&region, offset).read() }, 0);
@@ -409,14 +372,8 @@ mod tests {
     fn absurd_sizes_are_errors() {
         assert!(Region::map(usize::MAX, RegionOptions::default()).is_err());
         assert!(
-            Region::map(
-                isize::MAX as usize,
-                RegionOptions {
-                    huge_pages: true,
-                    prefault: false
-                }
-            )
-            .is_err()
+            Region::map(isize::MAX as usize, RegionOptions { huge_pages: true, prefault: false })
+                .is_err()
         );
         assert!(Region::map(1 << 60, RegionOptions::default()).is_err());
     }

@@ -147,15 +147,11 @@ impl SegmentArena {
             self.add_segment(needed)?;
         }
         let number = self.first + self.segments.len() as u64 - 1;
-        let segment = self
-            .segments
-            .back_mut()
-            .expect("a segment with room is there or was just added");
+        let segment =
+            self.segments.back_mut().expect("a segment with room is there or was just added");
         let offset = segment.bytes.len();
         segment.bytes.extend_from_slice(&lsn.to_ne_bytes());
-        segment
-            .bytes
-            .extend_from_slice(&u64::from(len).to_ne_bytes());
+        segment.bytes.extend_from_slice(&u64::from(len).to_ne_bytes());
         segment.bytes.extend_from_slice(bytes);
         segment.bytes.resize(offset + needed, 0);
         segment.lsn_max = segment.lsn_max.max(lsn);
@@ -169,26 +165,17 @@ impl SegmentArena {
         let bytes = self.segments.get(index)?.bytes.get(slot.offset()..)?;
         let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
         let word = |at: usize| {
-            let word = head[at..at + 8]
-                .try_into()
-                .expect("a head is two words of 8 bytes");
+            let word = head[at..at + 8].try_into().expect("a head is two words of 8 bytes");
             u64::from_ne_bytes(word)
         };
-        Some(Record {
-            lsn: word(0),
-            bytes: body.get(..usize::try_from(word(8)).ok()?)?,
-        })
+        Some(Record { lsn: word(0), bytes: body.get(..usize::try_from(word(8)).ok()?)? })
     }
 
     /// Drops, from the old end on, every segment whose records all have an lsn below `before_lsn`. Gives the
     /// bytes of those segments; some of them are kept as spares for what is pushed next.
     pub fn reclaim(&mut self, before_lsn: u64) -> usize {
         let mut freed_bytes = 0;
-        while self
-            .segments
-            .front()
-            .is_some_and(|segment| segment.lsn_max < before_lsn)
-        {
+        while self.segments.front().is_some_and(|segment| segment.lsn_max < before_lsn) {
             let Some(Segment { mut bytes, .. }) = self.segments.pop_front() else {
                 break;
             };
@@ -218,10 +205,7 @@ impl SegmentArena {
 
     /// Bytes of the segments that hold records.
     pub fn live_bytes(&self) -> usize {
-        self.segments
-            .iter()
-            .map(|segment| segment.bytes.capacity())
-            .sum()
+        self.segments.iter().map(|segment| segment.bytes.capacity()).sum()
     }
 
     /// Records pushed since the arena was made, reclaimed ones included.
@@ -230,11 +214,7 @@ impl SegmentArena {
     }
 
     fn exhausted(&self, asked_bytes: usize) -> Exhausted {
-        Exhausted {
-            asked_bytes,
-            held_bytes: self.held_bytes,
-            limit_bytes: self.limit_bytes,
-        }
+        Exhausted { asked_bytes, held_bytes: self.held_bytes, limit_bytes: self.limit_bytes }
     }
 
     /// Opens a segment with room for a record of `needed` bytes.
@@ -244,18 +224,11 @@ impl SegmentArena {
             return Err(exhausted);
         }
         let capacity = needed.max(self.segment_bytes);
-        let spare = if capacity == self.segment_bytes {
-            self.spares.pop()
-        } else {
-            None
-        };
+        let spare = if capacity == self.segment_bytes { self.spares.pop() } else { None };
         let bytes = match spare {
             Some(spare) => spare,
             None => {
-                if self
-                    .held_bytes
-                    .checked_add(capacity)
-                    .is_none_or(|held| held > self.limit_bytes)
+                if self.held_bytes.checked_add(capacity).is_none_or(|held| held > self.limit_bytes)
                 {
                     return Err(exhausted);
                 }
@@ -282,31 +255,17 @@ mod tests {
         let a1 = arena.push(20, b"a1").expect("room");
         let a2 = arena.push(30, b"a2, which is longer").expect("room");
         assert_eq!(arena.reclaim(16), 0);
-        assert_eq!(
-            arena.get(a0),
-            Some(Record {
-                lsn: 10,
-                bytes: b"a0"
-            })
-        );
+        assert_eq!(arena.get(a0), Some(Record { lsn: 10, bytes: b"a0" }));
         assert_eq!(arena.reclaim(26), 64);
         assert_eq!((arena.get(a0), arena.get(a1)), (None, None));
-        assert_eq!(
-            arena.get(a2),
-            Some(Record {
-                lsn: 30,
-                bytes: b"a2, which is longer"
-            })
-        );
+        assert_eq!(arena.get(a2), Some(Record { lsn: 30, bytes: b"a2, which is longer" }));
     }
 
     #[test]
     fn a_loop_of_push_and_reclaim_reuses_its_memory() {
         let mut arena = SegmentArena::new(256, 1024);
         for lsn in 0..1_000 {
-            arena
-                .push(lsn, &[lsn as u8; 100])
-                .expect("memory that was reclaimed is there again");
+            arena.push(lsn, &[lsn as u8; 100]).expect("memory that was reclaimed is there again");
             arena.reclaim(lsn.saturating_sub(3));
         }
         assert!(arena.held_bytes() <= 1024);
@@ -321,10 +280,7 @@ mod tests {
         let mut arena = SegmentArena::new(64, usize::MAX);
         let small = arena.push(1, b"small").expect("room");
         let large = arena.push(2, &[7; 10_000]).expect("room");
-        assert_eq!(
-            arena.get(large).map(|record| record.bytes.len()),
-            Some(10_000)
-        );
+        assert_eq!(arena.get(large).map(|record| record.bytes.len()), Some(10_000));
         arena.reclaim(2);
         assert_eq!(arena.get(small), None);
         assert!(arena.reclaim(3) >= 10_000);
@@ -342,13 +298,7 @@ mod tests {
             pushed += 1;
         }
         assert_eq!(pushed, 3);
-        assert_eq!(
-            arena.get(kept),
-            Some(Record {
-                lsn: 1,
-                bytes: b"kept"
-            })
-        );
+        assert_eq!(arena.get(kept), Some(Record { lsn: 1, bytes: b"kept" }));
         assert!(arena.held_bytes() <= 300);
     }
 

@@ -272,9 +272,7 @@ pub(crate) struct Demo {
 /// Reads `4096`, `64K`, `256M`, `2G` or `1T`; units are powers of 1024, a B or iB after them is allowed.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
-    let digits_end = trimmed
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(trimmed.len());
+    let digits_end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
     let (digits, unit) = trimmed.split_at(digits_end);
     let shift = match unit.trim().to_ascii_uppercase().as_str() {
         "" | "B" => 0,
@@ -283,14 +281,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "G" | "GB" | "GIB" => 30,
         "T" | "TB" | "TIB" => 40,
         _ => {
-            return Err(format!(
-                "{text:?} is no size: write bytes, or a number with K, M, G or T"
-            ));
+            return Err(format!("{text:?} is no size: write bytes, or a number with K, M, G or T"));
         }
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("{text:?} is no size: write 64M, for example"))?;
+    let number: u64 =
+        digits.parse().map_err(|_| format!("{text:?} is no size: write 64M, for example"))?;
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("{text} is more than this program can count"))

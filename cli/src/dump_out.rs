@@ -39,11 +39,7 @@ pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
         None => db.trees()?,
     };
     let map_bytes = args.lmdb.then(|| map_bytes(&args.db));
-    let style = Style {
-        print: args.print,
-        unnamed: args.unnamed,
-        map_bytes,
-    };
+    let style = Style { print: args.print, unnamed: args.unnamed, map_bytes };
     let Some(path) = &args.output else {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         return write_trees(global, &db, &names, style, &mut out)?.map_err(Failure::output);
@@ -60,19 +56,13 @@ pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
     };
     // The process's mask applies to these, as to any file that a program creates.
     let mode = Permissions::from_mode(0o666);
-    let temporary = tempfile::Builder::new()
-        .permissions(mode)
-        .tempfile_in(folder)
-        .map_err(failed)?;
+    let temporary =
+        tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed)?;
     let mut out = BufWriter::with_capacity(1 << 16, temporary);
     write_trees(global, &db, &names, style, &mut out)?.map_err(failed)?;
-    let temporary = out
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
+    let temporary = out.into_inner().map_err(|error| failed(error.into_error()))?;
     temporary.as_file().sync_all().map_err(failed)?;
-    temporary
-        .persist(path)
-        .map_err(|error| failed(error.error))?;
+    temporary.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
@@ -167,10 +157,7 @@ fn print_into(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Room for the data in LMDB's layout, which is less dense than ours: four times our file.
 fn map_bytes(db: &Path) -> u64 {
     let data_bytes = fs::metadata(db.join("data")).map_or(0, |metadata| metadata.len());
-    data_bytes
-        .saturating_mul(4)
-        .max(MAP_BYTES_MIN)
-        .next_multiple_of(1 << 20)
+    data_bytes.saturating_mul(4).max(MAP_BYTES_MIN).next_multiple_of(1 << 20)
 }
 
 #[cfg(test)]
@@ -186,18 +173,10 @@ mod tests {
 
     #[test]
     fn a_header_says_what_the_options_say() {
-        let plain = Style {
-            print: false,
-            unnamed: false,
-            map_bytes: None,
-        };
+        let plain = Style { print: false, unnamed: false, map_bytes: None };
         let want = "VERSION=3\nformat=bytevalue\ndatabase=a\\5cb\ntype=btree\nHEADER=END\n";
         assert_eq!(header("a\\b", plain), want.as_bytes());
-        let other = Style {
-            print: true,
-            unnamed: true,
-            map_bytes: Some(1048576),
-        };
+        let other = Style { print: true, unnamed: true, map_bytes: Some(1048576) };
         let want = "VERSION=3\nformat=print\ntype=btree\nmapsize=1048576\nHEADER=END\n";
         assert_eq!(header("a", other), want.as_bytes());
     }

@@ -92,10 +92,7 @@ mod tests {
 
     #[test]
     fn a_wrong_call_is_a_usage_error_and_a_missing_tree_is_not_found() {
-        let large = Error::from(Usage::KeyTooLarge {
-            actual: 9,
-            maximum: 8,
-        });
+        let large = Error::from(Usage::KeyTooLarge { actual: 9, maximum: 8 });
         assert_eq!(Failure::from(large).code(), 2);
         let missing = Error::from(Usage::NoSuchTree("t".into()));
         assert_eq!(Failure::from(missing).code(), 1);

@@ -114,9 +114,7 @@ pub(crate) fn unhex(digits: &[u8]) -> Result<Vec<u8>, String> {
         return Err(format!("{} hex digits: a byte has two", digits.len()));
     }
     let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| hex_pair(pair).ok_or_else(|| not_hex(pair)))
-        .collect()
+    pairs.map(|pair| hex_pair(pair).ok_or_else(|| not_hex(pair))).collect()
 }
 
 /// The byte of two hex digits.
@@ -166,12 +164,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(back(&all), all);
         for byte in 0..=255u8 {
-            for text in [
-                vec![byte],
-                vec![b'\\', byte],
-                vec![byte, b'x'],
-                vec![0xe2, 0x80, byte],
-            ] {
+            for text in [vec![byte], vec![b'\\', byte], vec![byte, b'x'], vec![0xe2, 0x80, byte]] {
                 assert_eq!(back(&text), text);
             }
         }
@@ -193,14 +186,8 @@ mod tests {
 
     #[test]
     fn hex_is_read_by_prefix_and_by_flag() {
-        assert_eq!(
-            parse(OsStr::new("hex:0aFf"), false).as_deref(),
-            Ok(&[10, 255][..])
-        );
-        assert_eq!(
-            parse(OsStr::new("0aFf"), true).as_deref(),
-            Ok(&[10, 255][..])
-        );
+        assert_eq!(parse(OsStr::new("hex:0aFf"), false).as_deref(), Ok(&[10, 255][..]));
+        assert_eq!(parse(OsStr::new("0aFf"), true).as_deref(), Ok(&[10, 255][..]));
         assert_eq!(parse(OsStr::new(""), true).as_deref(), Ok(&[][..]));
         assert!(parse(OsStr::new("0a0"), true).is_err());
         assert!(parse(OsStr::new("hex:0g"), false).is_err());

@@ -23,10 +23,7 @@ pub(crate) fn existing(global: &Global, path: &Path) -> Outcome<Db> {
 pub(crate) fn or_create(global: &Global, path: &Path) -> Outcome<Opened> {
     let created = !path.exists();
     let db = options(global).open(path)?;
-    Ok(Opened {
-        db,
-        created: created.then(|| path.to_path_buf()),
-    })
+    Ok(Opened { db, created: created.then(|| path.to_path_buf()) })
 }
 
 /// A database that may have come into being just now.
@@ -69,9 +66,7 @@ pub(crate) fn tree(db: &Db, name: &str) -> Outcome<Tree> {
         1..=10 => format!("there are: {}", names.join(", ")),
         more => format!("there are {more}: `latchkv trees` prints them"),
     };
-    Err(Failure::NotFound(format!(
-        "no tree is named {name:?}; {advice}"
-    )))
+    Err(Failure::NotFound(format!("no tree is named {name:?}; {advice}")))
 }
 
 /// What the global options say.

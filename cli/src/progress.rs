@@ -85,14 +85,7 @@ impl Progress {
         } else {
             Display::Lines { last: started }
         };
-        Progress {
-            display,
-            what,
-            unit,
-            done: 0,
-            total,
-            started,
-        }
+        Progress { display, what, unit, done: 0, total, started }
     }
 
     /// So many more are done.
@@ -110,13 +103,7 @@ impl Progress {
                 *last = Instant::now();
                 eprintln!(
                     "{}",
-                    line(
-                        self.what,
-                        self.unit,
-                        done,
-                        self.total,
-                        self.started.elapsed()
-                    )
+                    line(self.what, self.unit, done, self.total, self.started.elapsed())
                 );
             }
             Display::Lines { .. } => {}
@@ -183,13 +170,7 @@ mod tests {
 
     #[test]
     fn a_line_has_rate_and_remaining_time() {
-        let text = line(
-            "reading",
-            Unit::Records,
-            5000,
-            Some(20000),
-            Duration::from_secs(5),
-        );
+        let text = line("reading", Unit::Records, 5000, Some(20000), Duration::from_secs(5));
         assert_eq!(
             text,
             "reading: 5,000 records of 20,000 records, 1,000 records/s, 15 seconds left"

@@ -56,11 +56,7 @@ pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
     let db = open::existing(global, &args.at.on.db)?;
     let found = open::tree(&db, &args.at.on.tree)?.delete(&key)?;
     db.close()?;
-    if found {
-        Ok(())
-    } else {
-        Err(no_such_key(&key, &args.at.on.tree))
-    }
+    if found { Ok(()) } else { Err(no_such_key(&key, &args.at.on.tree)) }
 }
 
 /// Runs `latchkv trees`.
@@ -89,10 +85,7 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
     } else {
         out += &stats.to_string();
         for (name, records) in &trees {
-            out += &format!(
-                "tree {:<18} {records} records\n",
-                keys::escaped(name.as_bytes())
-            );
+            out += &format!("tree {:<18} {records} records\n", keys::escaped(name.as_bytes()));
         }
     }
     if !out.ends_with('\n') {
@@ -136,30 +129,17 @@ fn no_such_key(key: &[u8], tree: &str) -> Failure {
 
 fn print(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(Failure::output)
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::output)
 }
 
 /// The value on standard input: bytes as they are, or hex digits.
 fn standard_input(bytes_max: u64, hex: bool) -> Outcome<Vec<u8>> {
-    let failed = |error| {
-        Failure::Error(format!(
-            "reading the value from standard input failed: {error}"
-        ))
-    };
+    let failed =
+        |error| Failure::Error(format!("reading the value from standard input failed: {error}"));
     // Two digits a byte, a line end, and one more to see that there is too much.
-    let limit = if hex {
-        2 * bytes_max + 3
-    } else {
-        bytes_max + 1
-    };
+    let limit = if hex { 2 * bytes_max + 3 } else { bytes_max + 1 };
     let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?;
     if hex {
         bytes = keys::unhex(bytes.trim_ascii())
             .map_err(|why| Failure::Usage(format!("value on standard input: {why}")))?;

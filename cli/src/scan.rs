@@ -23,11 +23,7 @@ pub(crate) fn scan(global: &Global, args: &Scan) -> Outcome {
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
         left -= 1;
-        let next = if args.reverse {
-            range.next_back()
-        } else {
-            range.next()
-        };
+        let next = if args.reverse { range.next_back() } else { range.next() };
         let entry = match next {
             None => break,
             Some(Ok(entry)) => entry,
@@ -86,9 +82,7 @@ pub(crate) fn key_argument(name: &str, argument: &OsStr, hex: bool) -> Outcome<V
 /// The part of the tree that is meant; `None` where bounds exclude everything.
 fn range(tree: &Tree, part: &Part) -> Outcome<Option<Range>> {
     if let Some(prefix) = &part.prefix {
-        return Ok(Some(
-            tree.prefix(&key_argument("--prefix", prefix, part.hex)?),
-        ));
+        return Ok(Some(tree.prefix(&key_argument("--prefix", prefix, part.hex)?)));
     }
     let bound = |name, argument: &Option<OsString>| match argument {
         Some(argument) => key_argument(name, argument, part.hex).map(Some),

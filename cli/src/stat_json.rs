@@ -7,17 +7,9 @@ use serde_json::{Map, Value, json};
 
 /// Everything that `latchkv stat` knows. `trees` are names and numbers of records.
 pub(crate) fn object(stats: &Stats, trees: &[(String, u64)]) -> Value {
-    let Stats {
-        page_bytes,
-        backend,
-        pool,
-        store,
-        ..
-    } = stats;
-    let trees: Map<String, Value> = trees
-        .iter()
-        .map(|(name, records)| (name.clone(), json!(records)))
-        .collect();
+    let Stats { page_bytes, backend, pool, store, .. } = stats;
+    let trees: Map<String, Value> =
+        trees.iter().map(|(name, records)| (name.clone(), json!(records))).collect();
     json!({
         "page_bytes": page_bytes,
         "trees": trees,

@@ -12,9 +12,7 @@ const KILLS: u32 = 8;
 
 fn lines() -> String {
     // Not in order of keys, so that pieces of the input overlap.
-    (0..LINES)
-        .map(|n| format!("{:06}\tvalue number {n}\n", n * 7919 % LINES))
-        .collect()
+    (0..LINES).map(|n| format!("{:06}\tvalue number {n}\n", n * 7919 % LINES)).collect()
 }
 
 /// Starts a load that writes many small pieces, and kills it after `delay`.
@@ -34,12 +32,8 @@ fn load_and_kill(db: &Path, input: &Path, delay: Duration) {
 
 fn load_time(place: &Place, input: &Path) -> Duration {
     let started = Instant::now();
-    let ran = place.run_on(
-        "whole",
-        "load",
-        &[input.as_os_str(), "--sort-memory=32K".as_ref()],
-        b"",
-    );
+    let ran =
+        place.run_on("whole", "load", &[input.as_os_str(), "--sort-memory=32K".as_ref()], b"");
     assert_eq!(ran.code, 0, "{}", ran.err);
     started.elapsed()
 }
@@ -58,12 +52,7 @@ fn a_new_tree_has_all_or_nothing_after_a_kill() {
         assert_eq!(check.code, 0, "{}{}", check.text(), check.err);
         let count = place.run("count", &NONE);
         let all = count.code == 0 && count.text() == format!("{LINES}\n");
-        assert!(
-            all || count.code == 1,
-            "kill {kill}: {}{}",
-            count.text(),
-            count.err
-        );
+        assert!(all || count.code == 1, "kill {kill}: {}{}", count.text(), count.err);
         if all {
             std::fs::remove_dir_all(place.path("db")).expect("remove");
         }
@@ -86,17 +75,9 @@ fn a_tree_with_records_keeps_them_after_a_kill_and_has_only_whole_new_ones() {
         load_and_kill(&place.path("db"), &input, whole * kill / (KILLS - 1));
         place.ok("check", &NONE);
         let scan = place.ok("scan", &["--values"]);
-        assert!(
-            scan.lines().any(|line| line == "before\tstays"),
-            "kill {kill}"
-        );
+        assert!(scan.lines().any(|line| line == "before\tstays"), "kill {kill}");
         for line in scan.lines() {
-            assert!(
-                expected
-                    .binary_search_by(|known| known.as_str().cmp(line))
-                    .is_ok(),
-                "{line}"
-            );
+            assert!(expected.binary_search_by(|known| known.as_str().cmp(line)).is_ok(), "{line}");
         }
     }
     place.ok("load", &[input.as_os_str()]);

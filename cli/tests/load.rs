@@ -14,10 +14,7 @@ fn every_format_gives_the_same_tree() {
     let inputs = [
         ("in.tsv", "a\\x62\tx\\ty\nc\t\n"),
         ("in.csv", "ab,x\ty\nc,\n"),
-        (
-            "in.jsonl",
-            "{\"key\":\"ab\",\"value\":\"x\\ty\"}\n{\"key_hex\":\"63\",\"value\":\"\"}\n",
-        ),
+        ("in.jsonl", "{\"key\":\"ab\",\"value\":\"x\\ty\"}\n{\"key_hex\":\"63\",\"value\":\"\"}\n"),
         (
             "in.dump",
             "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n 6162\n 780979\n 63\n \nDATA=END\n",
@@ -91,11 +88,8 @@ fn keep_going_leaves_bad_lines_out_and_counts_them() {
     text += &format!("{}\tkey over the limit\nc\t3\n", "k".repeat(20_000));
     let input = place.file("in.tsv", text);
     for sort_memory in ["256M", "1"] {
-        let arguments = [
-            input.as_os_str(),
-            OsStr::new("--keep-going"),
-            OsStr::new("--sort-memory"),
-        ];
+        let arguments =
+            [input.as_os_str(), OsStr::new("--keep-going"), OsStr::new("--sort-memory")];
         let arguments = [&arguments[..], &[OsStr::new(sort_memory)]].concat();
         let ran = place.run("load", &arguments);
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -164,19 +158,11 @@ fn csv_columns_are_found_by_their_names() {
 fn what_cannot_be_meant_is_refused_before_anything_is_created() {
     let place = Place::new();
     let unclear = place.file("in.txt", ENTRIES);
-    assert!(
-        place
-            .fails(2, "load", &[unclear.as_os_str()])
-            .contains("--format")
-    );
+    assert!(place.fails(2, "load", &[unclear.as_os_str()]).contains("--format"));
     let tree = ["--tree", "latchkv.loading.0", "--format", "tsv"].map(OsStr::new);
     place.fails(2, "load", &[&[unclear.as_os_str()][..], &tree].concat());
     let missing = place.path("none.tsv");
-    assert!(
-        place
-            .fails(3, "load", &[missing.as_os_str()])
-            .contains("none.tsv")
-    );
+    assert!(place.fails(3, "load", &[missing.as_os_str()]).contains("none.tsv"));
     assert!(!place.path("db").exists());
 }
 

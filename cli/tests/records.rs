@@ -29,10 +29,7 @@ fn binary_keys_and_values_go_in_and_out_in_every_notation() {
     assert_eq!(place.ok("get", &["00ff0a", "--hex"]), "7800790a\n");
     assert_eq!(place.run("get", &["hex:00ff0a", "--raw"]).out, b"x\0y\n");
     assert_eq!(place.ok("scan", &NONE), "\\0\\xff\\n\n");
-    assert_eq!(
-        place.ok("scan", &["--values", "--hex"]),
-        "00ff0a\t7800790a\n"
-    );
+    assert_eq!(place.ok("scan", &["--values", "--hex"]), "00ff0a\t7800790a\n");
     let raw = OsStr::from_bytes(b"raw\xfe");
     place.ok("put", &[raw, OsStr::new("")]);
     assert_eq!(place.ok("get", &["raw\\xfe"]), "\n");
@@ -46,12 +43,7 @@ fn a_value_comes_from_standard_input_when_none_is_given() {
     let value: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
     assert_eq!(place.run_with_input("put", &["large"], &value).code, 0);
     assert_eq!(place.run("get", &["large", "--raw"]).out, value);
-    assert_eq!(
-        place
-            .run_with_input("put", &["61", "--hex"], b"00ff\n")
-            .code,
-        0
-    );
+    assert_eq!(place.run_with_input("put", &["61", "--hex"], b"00ff\n").code, 0);
     assert_eq!(place.ok("get", &["a"]), "\\0\\xff\n");
 }
 
@@ -60,24 +52,12 @@ fn a_scan_keeps_to_its_bounds_in_both_directions() {
     let place = Place::new();
     let input = place.file("in.tsv", "a\t1\nb\t2\nba\t3\nb\\xff\t4\nc\t5\n");
     place.ok("load", &[input.as_os_str()]);
-    assert_eq!(
-        place.ok("scan", &["--from", "b", "--to", "c"]),
-        "b\nba\nb\\xff\n"
-    );
-    assert_eq!(
-        place.ok("scan", &["--prefix", "b", "--reverse"]),
-        "b\\xff\nba\nb\n"
-    );
-    assert_eq!(
-        place.ok("scan", &["--reverse", "--limit", "2", "--values"]),
-        "c\t5\nb\\xff\t4\n"
-    );
+    assert_eq!(place.ok("scan", &["--from", "b", "--to", "c"]), "b\nba\nb\\xff\n");
+    assert_eq!(place.ok("scan", &["--prefix", "b", "--reverse"]), "b\\xff\nba\nb\n");
+    assert_eq!(place.ok("scan", &["--reverse", "--limit", "2", "--values"]), "c\t5\nb\\xff\t4\n");
     assert_eq!(place.ok("scan", &["--from", "c", "--to", "b"]), "");
     assert_eq!(place.ok("scan", &["--limit", "0"]), "");
-    assert_eq!(
-        place.ok("scan", &["--from", "62", "--to", "6261", "--hex"]),
-        "62\n"
-    );
+    assert_eq!(place.ok("scan", &["--from", "62", "--to", "6261", "--hex"]), "62\n");
     assert_eq!(place.ok("count", &["--prefix", "b"]), "3\n");
     assert_eq!(place.ok("count", &["--from", "ba"]), "3\n");
 }
@@ -108,11 +88,7 @@ fn what_is_wrong_decides_the_exit_code() {
     place.fails(2, "put", &["k", "v", "--hex"]);
     place.fails(2, "nonsense", &NONE);
     let large = "k".repeat(20_000);
-    assert!(
-        place
-            .fails(2, "put", &[large.as_str(), "v"])
-            .contains("20000 bytes")
-    );
+    assert!(place.fails(2, "put", &[large.as_str(), "v"]).contains("20000 bytes"));
     assert!(!place.path("db").exists(), "a mistake leaves no database");
 }
 
@@ -127,10 +103,7 @@ fn commands_that_read_change_no_byte() {
     for command in ["count", "trees", "stat", "check", "dump"] {
         place.ok(command, &NONE);
     }
-    assert!(
-        before == files_below(&place.path("db")),
-        "a read command has written"
-    );
+    assert!(before == files_below(&place.path("db")), "a read command has written");
 }
 
 #[test]
@@ -146,9 +119,7 @@ fn statistics_are_text_or_one_json_object() {
 #[test]
 fn a_reader_that_goes_away_ends_a_scan_quietly() {
     let place = Place::new();
-    let lines: String = (0..50_000)
-        .map(|n| format!("key number {n:08}\tv\n"))
-        .collect();
+    let lines: String = (0..50_000).map(|n| format!("key number {n:08}\tv\n")).collect();
     let input = place.file("in.tsv", lines);
     place.ok("load", &[input.as_os_str()]);
     for command in ["scan", "dump"] {
@@ -160,12 +131,7 @@ fn a_reader_that_goes_away_ends_a_scan_quietly() {
             .spawn()
             .expect("starts");
         let mut first = [0; 10];
-        child
-            .stdout
-            .take()
-            .expect("piped")
-            .read_exact(&mut first)
-            .expect("a line at least");
+        child.stdout.take().expect("piped").read_exact(&mut first).expect("a line at least");
         let ended = child.wait_with_output().expect("ends");
         assert_eq!(ended.status.code(), Some(0), "{command}");
         assert_eq!(String::from_utf8_lossy(&ended.stderr), "");

@@ -169,7 +169,9 @@ pub enum Denied {
 #[non_exhaustive]
 pub enum Usage {
     /// A key is over the limit of this database's page size.
-    #[error("key of {actual} bytes is over the limit of {maximum} (a greater page size allows more)")]
+    #[error(
+        "key of {actual} bytes is over the limit of {maximum} (a greater page size allows more)"
+    )]
     KeyTooLarge {
         /// Bytes given.
         actual: usize,
@@ -212,10 +214,14 @@ pub enum Usage {
     #[error("tree {0:?} was dropped: get a new handle")]
     TreeDropped(String),
     /// Somebody else wrote to a tree while it was bulk loaded. Nothing was loaded.
-    #[error("the tree was written to during its bulk load, nothing was loaded: load it while nobody writes")]
+    #[error(
+        "the tree was written to during its bulk load, nothing was loaded: load it while nobody writes"
+    )]
     NotEmpty,
     /// Bulk load was given keys out of order.
-    #[error("bulk load wants strictly ascending keys: key number {position} is not above its predecessor")]
+    #[error(
+        "bulk load wants strictly ascending keys: key number {position} is not above its predecessor"
+    )]
     Unsorted {
         /// Index of the offending key, from 0.
         position: u64,

@@ -85,10 +85,7 @@ pub(super) fn find(dir: Option<&Path>) -> Found {
 fn usual_roots() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let cargo = variable("CARGO_HOME").or_else(|| variable("HOME").map(|home| home.join(".cargo")));
-    let mut roots: Vec<PathBuf> = cargo
-        .iter()
-        .map(|cargo| cargo.join("registry/src"))
-        .collect();
+    let mut roots: Vec<PathBuf> = cargo.iter().map(|cargo| cargo.join("registry/src")).collect();
     roots.extend(["/usr/include", "/usr/share", "/etc"].map(PathBuf::from));
     roots
 }
@@ -111,11 +108,7 @@ pub(super) fn take_in(tree: &Tree, files: &[PathBuf], key_bytes_max: usize) -> O
                 continue;
             }
             tree.put(key, &value)?;
-            taken.push(Taken {
-                path: path.clone(),
-                bytes: value.len() as u64,
-                read_at,
-            });
+            taken.push(Taken { path: path.clone(), bytes: value.len() as u64, read_at });
         }
         Ok(taken)
     };
@@ -134,9 +127,7 @@ pub(super) fn compare(tree: &Tree, taken: &[Taken]) -> Outcome<String> {
     let length = tree.len()?;
     if length != taken.len() as u64 {
         let put = taken.len();
-        return Err(Failure::Error(format!(
-            "{put} files were put, the tree has {length} keys"
-        )));
+        return Err(Failure::Error(format!("{put} files were put, the tree has {length} keys")));
     }
     let mut order: Vec<&Taken> = taken.iter().collect();
     fastrand::shuffle(&mut order);
@@ -165,11 +156,7 @@ pub(super) fn compare(tree: &Tree, taken: &[Taken]) -> Outcome<String> {
             return Err(wrong("has other bytes than the disk"));
         }
     }
-    let note = if changed > 0 {
-        format!(" ({changed} changed meanwhile)")
-    } else {
-        String::new()
-    };
+    let note = if changed > 0 { format!(" ({changed} changed meanwhile)") } else { String::new() };
     Ok(format!("{same} files equal the disk's{note}"))
 }
 
@@ -180,12 +167,7 @@ pub(super) fn bytes_below(folder: &Path) -> u64 {
         Ok(metadata) => metadata.len(),
         Err(_) => 0,
     };
-    fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(size)
-        .sum()
+    fs::read_dir(folder).into_iter().flatten().flatten().map(size).sum()
 }
 
 /// Reads a file of bearable size.
@@ -199,7 +181,5 @@ fn read(path: &Path, value: &mut Vec<u8>) -> Option<()> {
 fn changed_since(file: &Taken) -> bool {
     let modified = fs::metadata(&file.path).and_then(|metadata| metadata.modified());
     // Clocks of file systems are coarse: a second is granted.
-    modified.map_or(true, |modified| {
-        modified + Duration::from_secs(1) >= file.read_at
-    })
+    modified.map_or(true, |modified| modified + Duration::from_secs(1) >= file.read_at)
 }

@@ -34,10 +34,7 @@ const WORK_TREE: &str = "work";
 /// Runs the command.
 pub(crate) fn demo(global: &Global, args: &Demo) -> Outcome {
     let failed = |error| Failure::file("creating a folder in", &std::env::temp_dir(), error);
-    let mut folder = tempfile::Builder::new()
-        .prefix("latchkv-demo-")
-        .tempdir()
-        .map_err(failed)?;
+    let mut folder = tempfile::Builder::new().prefix("latchkv-demo-").tempdir().map_err(failed)?;
     folder.disable_cleanup(args.keep);
     let path = folder.path().join("db");
     let outcome = show(global, args, &path);
@@ -63,17 +60,9 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
             "no readable files were found: name a folder with --dir".into(),
         ));
     }
-    let roots: Vec<String> = found
-        .roots
-        .iter()
-        .map(|root| root.display().to_string())
-        .collect();
+    let roots: Vec<String> = found.roots.iter().map(|root| root.display().to_string()).collect();
     say(&format!("files from {}", roots.join(", ")))?;
-    table.row(
-        "find",
-        time,
-        format!("{} files", HumanCount(found.files.len() as u64)),
-    )?;
+    table.row("find", time, format!("{} files", HumanCount(found.files.len() as u64)))?;
 
     let db = open::options(&global).create(path)?;
     let tree = db.tree(FILES_TREE)?;
@@ -91,18 +80,10 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
 
     let (work, time) = timed(|| work::build(&db.tree(WORK_TREE)?))?;
     let rate = per_second("keys", work::PERMANENT_KEYS, time);
-    table.row(
-        "build",
-        time,
-        format!("{} keys: {rate}", HumanCount(work::PERMANENT_KEYS)),
-    )?;
+    table.row("build", time, format!("{} keys: {rate}", HumanCount(work::PERMANENT_KEYS)))?;
 
     let (done, time) = timed(|| work.run(&db, &tree, &taken, Duration::from_secs(args.seconds)))?;
-    table.row(
-        "work at once",
-        time,
-        format!("{THREADS} threads, {} scans", done.scans),
-    )?;
+    table.row("work at once", time, format!("{THREADS} threads, {} scans", done.scans))?;
     table.note(per_second("reads", done.reads, time))?;
     table.note(per_second("writes", done.writes, time))?;
     table.note(per_second("records scanned", done.scanned, time))?;
@@ -123,18 +104,12 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
         let tree = open::tree(&db, FILES_TREE)?;
         let compared = files::compare(&tree, &taken)?;
         let kept = done.verify(&open::tree(&db, WORK_TREE)?)?;
-        Ok(format!(
-            "{compared}; {} keys of the work are right",
-            HumanCount(kept)
-        ))
+        Ok(format!("{compared}; {} keys of the work are right", HumanCount(kept)))
     })?;
     table.row("compare", time, text)?;
     table.end()?;
     if !global.quiet {
-        say(&format!(
-            "\nthe engine before closing:\n{}",
-            statistics.trim_end()
-        ))?;
+        say(&format!("\nthe engine before closing:\n{}", statistics.trim_end()))?;
     }
     Ok(())
 }
@@ -143,9 +118,7 @@ fn check(db: &Db) -> Outcome<String> {
     let report = db.check(|_| {})?;
     if let Some(problem) = report.problems.first() {
         let count = report.problem_count;
-        return Err(Failure::Error(format!(
-            "check found {count} problems, the first: {problem}"
-        )));
+        return Err(Failure::Error(format!("check found {count} problems, the first: {problem}")));
     }
     let (pages, records) = (HumanCount(report.pages), HumanCount(report.records));
     Ok(format!("{pages} pages, {records} records, no problems"))
@@ -162,10 +135,7 @@ fn seconds(time: Duration) -> f64 {
 }
 
 fn per_second(what: &str, count: u64, time: Duration) -> String {
-    format!(
-        "{} {what}/s",
-        HumanCount((count as f64 / seconds(time)) as u64)
-    )
+    format!("{} {what}/s", HumanCount((count as f64 / seconds(time)) as u64))
 }
 
 fn say(line: &str) -> Outcome {

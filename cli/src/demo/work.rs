@@ -75,20 +75,15 @@ impl Work {
         let tree = &self.tree;
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
-            let writers: Vec<_> = (0..WRITERS)
-                .map(|id| scope.spawn(move || write(tree, id, stop)))
-                .collect();
-            let readers: Vec<_> = (0..READERS)
-                .map(|_| scope.spawn(|| read(tree, files, taken, stop)))
-                .collect();
+            let writers: Vec<_> =
+                (0..WRITERS).map(|id| scope.spawn(move || write(tree, id, stop))).collect();
+            let readers: Vec<_> =
+                (0..READERS).map(|_| scope.spawn(|| read(tree, files, taken, stop))).collect();
             let scanner = scope.spawn(|| scan(tree, stop));
             thread::sleep(time / 2);
             let started = Instant::now();
             let checkpoint = db.checkpoint();
-            let mut done = Done {
-                checkpoint: started.elapsed(),
-                ..Done::default()
-            };
+            let mut done = Done { checkpoint: started.elapsed(), ..Done::default() };
             thread::sleep(time.saturating_sub(time / 2 + done.checkpoint));
             // Relaxed: the threads only need to see it some time soon.
             stop.store(true, Ordering::Relaxed);
@@ -121,9 +116,7 @@ impl Done {
         }
         let length = tree.len()?;
         if length != keys {
-            return Err(Failure::Error(format!(
-                "{keys} keys were left, the tree has {length}"
-            )));
+            return Err(Failure::Error(format!("{keys} keys were left, the tree has {length}")));
         }
         Ok(keys)
     }
@@ -146,10 +139,7 @@ fn write(tree: &Tree, id: usize, stop: &AtomicBool) -> Outcome<(u64, Model)> {
             tree.put(&key, &value)?;
             model.insert(key, value);
         } else if tree.delete(&key)? != model.remove(&key).is_some() {
-            return Err(wrong(
-                &key,
-                "was deleted though absent, or absent though put",
-            ));
+            return Err(wrong(&key, "was deleted though absent, or absent though put"));
         }
     }
     Ok((writes, model))
@@ -170,10 +160,7 @@ fn read(tree: &Tree, files: &Tree, taken: &[Taken], stop: &AtomicBool) -> Outcom
         }
         let key = permanent(random.u64(..PERMANENT_KEYS));
         if tree.get_with(&key, |value| value.starts_with(&key))? != Some(true) {
-            return Err(wrong(
-                &key,
-                "is permanent, but missing or with a foreign value",
-            ));
+            return Err(wrong(&key, "is permanent, but missing or with a foreign value"));
         }
     }
     Ok(reads)
@@ -196,11 +183,7 @@ fn scan_once(tree: &Tree, reverse: bool) -> Outcome<u64> {
     let mut permanent_seen = 0;
     let mut scanned = 0;
     let mut before: Option<Vec<u8>> = None;
-    while let Some(entry) = if reverse {
-        range.next_back()
-    } else {
-        range.next()
-    } {
+    while let Some(entry) = if reverse { range.next_back() } else { range.next() } {
         let entry = entry?;
         let key = entry.key();
         scanned += 1;
@@ -209,10 +192,7 @@ fn scan_once(tree: &Tree, reverse: bool) -> Outcome<u64> {
         {
             let direction = if reverse { "backward" } else { "forward" };
             let before = escaped(before);
-            return Err(wrong(
-                key,
-                &format!("came behind {before} in a {direction} scan"),
-            ));
+            return Err(wrong(key, &format!("came behind {before} in a {direction} scan")));
         }
         if before.as_deref() == Some(key) {
             return Err(wrong(key, "was seen twice by a scan"));

@@ -18,14 +18,8 @@ pub(super) fn read(
     sink: &mut dyn Sink,
 ) -> Result<(), ReadError> {
     let state = Cell::new(Quotes::FieldStart);
-    let watch = QuoteWatch {
-        reader: BufReader::with_capacity(1 << 18, reader),
-        state: &state,
-    };
-    let mut rows = ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(watch);
+    let watch = QuoteWatch { reader: BufReader::with_capacity(1 << 18, reader), state: &state };
+    let mut rows = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(watch);
     let mut row = ByteRecord::new();
     let mut next = ByteRecord::new();
     let mut wanted = (0, 1);
@@ -43,24 +37,13 @@ pub(super) fn read(
         // One row ahead: only behind the last row is it known whether its quotes were closed.
         more = rows.read_byte_record(&mut next).map_err(io_error)?;
         let place = Place::Line(row.position().map_or(0, |position| position.line()));
-        let bytes_done = if more {
-            next.position()
-        } else {
-            Some(rows.position())
-        }
-        .map_or(bytes_before, |position| position.byte());
+        let bytes_done = if more { next.position() } else { Some(rows.position()) }
+            .map_or(bytes_before, |position| position.byte());
         if !more && state.get() == Quotes::Quoted {
-            sink.bad(
-                place,
-                "a quote is opened here or below and never closed".into(),
-            )?;
+            sink.bad(place, "a quote is opened here or below and never closed".into())?;
         } else if row.len() != width {
             let have = row.len();
-            let advice = if columns.is_some() {
-                "as the header has"
-            } else {
-                "key and value"
-            };
+            let advice = if columns.is_some() { "as the header has" } else { "key and value" };
             sink.bad(place, format!("{have} columns, wanted {width}: {advice}"))?;
         } else {
             sink.record(place, &row[wanted.0], Value::Bytes(&row[wanted.1]))?;
@@ -74,21 +57,16 @@ pub(super) fn read(
 
 /// Index of the column of this name.
 fn column(header: &ByteRecord, name: &str) -> Result<usize, Failure> {
-    let mut found = header
-        .iter()
-        .enumerate()
-        .filter(|(_, field)| *field == name.as_bytes());
+    let mut found = header.iter().enumerate().filter(|(_, field)| *field == name.as_bytes());
     match (found.next(), found.next()) {
         (Some((index, _)), None) => Ok(index),
-        (Some(_), Some(_)) => Err(Failure::Error(format!(
-            "line 1: several columns are named {name:?}: rename one"
-        ))),
+        (Some(_), Some(_)) => {
+            Err(Failure::Error(format!("line 1: several columns are named {name:?}: rename one")))
+        }
         (None, _) => {
             let names: Vec<String> = header.iter().map(escaped).collect();
             let names = names.join(", ");
-            Err(Failure::Error(format!(
-                "line 1: no column is named {name:?}; there are: {names}"
-            )))
+            Err(Failure::Error(format!("line 1: no column is named {name:?}; there are: {names}")))
         }
     }
 }
@@ -143,39 +121,21 @@ mod tests {
     use super::*;
 
     fn notes(text: &str, columns: Option<(&str, &str)>) -> Result<Notes, ReadError> {
-        let columns = columns.map(|(key, value)| Columns {
-            key: key.into(),
-            value: value.into(),
-        });
+        let columns = columns.map(|(key, value)| Columns { key: key.into(), value: value.into() });
         let mut notes = Notes::default();
         read(text.as_bytes(), columns.as_ref(), &mut notes)?;
-        assert_eq!(
-            notes.bytes,
-            if columns.is_none() {
-                text.len() as u64
-            } else {
-                notes.bytes
-            }
-        );
+        assert_eq!(notes.bytes, if columns.is_none() { text.len() as u64 } else { notes.bytes });
         Ok(notes)
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs
-            .iter()
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .collect()
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
     }
 
     #[test]
     fn quoted_fields_hold_commas_quotes_and_line_ends() {
         let notes = notes("a,1\r\n\"b,\"\"c\"\"\",\"x\ny\"\n,\nd 5\" nail,2", None).expect("reads");
-        let want = [
-            ("a", "1"),
-            ("b,\"c\"", "x\ny"),
-            ("", ""),
-            ("d 5\" nail", "2"),
-        ];
+        let want = [("a", "1"), ("b,\"c\"", "x\ny"), ("", ""), ("d 5\" nail", "2")];
         assert_eq!(notes.records(), pairs(&want));
         assert!(notes.bad().is_empty());
     }
@@ -184,10 +144,7 @@ mod tests {
     fn rows_of_another_width_are_bad_with_their_line() {
         let notes = notes("a,1\n\"x\ny\",2\nb\nc,1,2\nd,4\n", None).expect("reads");
         let bad = notes.bad();
-        assert_eq!(
-            bad.iter().map(|b| b.0).collect::<Vec<_>>(),
-            ["line 4", "line 5"]
-        );
+        assert_eq!(bad.iter().map(|b| b.0).collect::<Vec<_>>(), ["line 4", "line 5"]);
         assert!(bad[0].1.contains("1 columns, wanted 2"));
         assert_eq!(notes.records().len(), 3);
     }

@@ -19,9 +19,7 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
     let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
     let leave_out = identity(leave_out);
     if leave_out.is_some() && identity(root) == leave_out {
-        return Err(Failure::Usage(
-            "a database cannot be loaded into itself".into(),
-        ));
+        return Err(Failure::Usage("a database cannot be loaded into itself".into()));
     }
     let mut value = Vec::new();
     // Folders still to be read: their keys end in '/', except that of the root, which is empty.
@@ -72,9 +70,8 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
 /// Names in a folder, in order of their bytes.
 fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(folder)?;
-    let mut names: Vec<OsString> = entries
-        .map(|entry| Ok(entry?.file_name()))
-        .collect::<io::Result<_>>()?;
+    let mut names: Vec<OsString> =
+        entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
     names.sort_unstable();
     Ok(names)
 }

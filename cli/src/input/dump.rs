@@ -92,11 +92,7 @@ fn read_header<R: Read>(
             _ => {}
         }
     }
-    if first {
-        Ok(None)
-    } else {
-        Err(fatal(lines.number(), "the file ends inside a header"))
-    }
+    if first { Ok(None) } else { Err(fatal(lines.number(), "the file ends inside a header")) }
 }
 
 /// Reads up to and with DATA=END.
@@ -207,9 +203,7 @@ mod tests {
     }
 
     fn with_data(format: &str, data: &str) -> Notes {
-        notes(&format!(
-            "VERSION=3\nformat={format}\ntype=btree\nHEADER=END\n{data}"
-        ))
+        notes(&format!("VERSION=3\nformat={format}\ntype=btree\nHEADER=END\n{data}"))
     }
 
     fn error(text: &str) -> String {
@@ -238,10 +232,8 @@ mod tests {
 
     #[test]
     fn bad_records_carry_their_line_and_the_next_pair_is_read() {
-        let notes = with_data(
-            "bytevalue",
-            " 6g\n 00\n 61\n 0\n61\n 62\n 62\n 63\nx\n 64\n 65\nDATA=END\n",
-        );
+        let notes =
+            with_data("bytevalue", " 6g\n 00\n 61\n 0\n61\n 62\n 62\n 63\nx\n 64\n 65\nDATA=END\n");
         let places: Vec<&str> = notes.bad().iter().map(|bad| bad.0).collect();
         assert_eq!(places, ["line 5", "line 8", "line 9", "line 13"]);
         let want = [("b", "b"), ("d", "e")].map(|(k, v)| (k.to_string(), v.to_string()));
@@ -254,10 +246,7 @@ mod tests {
         assert_eq!(notes.bad(), [("line 7", CUT_OFF)]);
         assert_eq!(notes.records().len(), 1);
         assert_eq!(with_data("bytevalue", " 61\n").bad(), [("line 6", CUT_OFF)]);
-        assert_eq!(
-            with_data("bytevalue", " 61\nDATA=END\n").bad()[0].0,
-            "line 5"
-        );
+        assert_eq!(with_data("bytevalue", " 61\nDATA=END\n").bad()[0].0, "line 5");
     }
 
     #[test]
@@ -290,9 +279,8 @@ mod tests {
     #[test]
     fn names_are_read_with_and_without_escapes() {
         let name = |text: &str| {
-            let notes = notes(&format!(
-                "VERSION=3\nformat=print\ndatabase={text}\nHEADER=END\nDATA=END\n"
-            ));
+            let notes =
+                notes(&format!("VERSION=3\nformat=print\ndatabase={text}\nHEADER=END\nDATA=END\n"));
             notes.seen[0].clone()
         };
         assert_eq!(name("a b=c"), Seen::Tree(Some("a b=c".into())));

@@ -69,9 +69,7 @@ fn one_of(
             unhex(digits.as_bytes()).map_err(|why| format!("{name}_hex: {why}"))
         }
         (Some(_), Some(_)) => Err(format!("both \"{name}\" and \"{name}_hex\": leave one out")),
-        (None, None) => Err(format!(
-            "neither \"{name}\" nor \"{name}_hex\": one is wanted"
-        )),
+        (None, None) => Err(format!("neither \"{name}\" nor \"{name}_hex\": one is wanted")),
     }
 }
 
@@ -104,19 +102,10 @@ mod tests {
             ("{\"key\":\"a\"}", "neither \"value\""),
             ("{\"key\":\"a\",\"value\":1}", "invalid type"),
             ("{\"key\":\"a\",\"value\":\"\",\"more\":1}", "unknown field"),
-            (
-                "{\"key\":\"a\",\"key\":\"b\",\"value\":\"\"}",
-                "duplicate field",
-            ),
-            (
-                "{\"key\":\"a\",\"key_hex\":\"61\",\"value\":\"\"}",
-                "leave one out",
-            ),
+            ("{\"key\":\"a\",\"key\":\"b\",\"value\":\"\"}", "duplicate field"),
+            ("{\"key\":\"a\",\"key_hex\":\"61\",\"value\":\"\"}", "leave one out"),
             ("{\"key_hex\":\"6\",\"value\":\"\"}", "key_hex"),
-            (
-                "{\"key\":\"a\",\"value\":\"\"} x",
-                "trailing characters (column",
-            ),
+            ("{\"key\":\"a\",\"value\":\"\"} x", "trailing characters (column"),
             ("{\"key\":\"\\ud800\",\"value\":\"\"}", "column"),
             ("[1]", "column"),
             ("{\"key\":\"a\",\"val", "EOF"),

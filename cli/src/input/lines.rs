@@ -16,11 +16,7 @@ pub(super) struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// Lines of `reader`.
     pub(super) fn new(reader: R) -> Lines<R> {
-        Lines {
-            reader: BufReader::with_capacity(1 << 18, reader),
-            line: Vec::new(),
-            number: 0,
-        }
+        Lines { reader: BufReader::with_capacity(1 << 18, reader), line: Vec::new(), number: 0 }
     }
 
     /// The next line with its number from 1, and the bytes it took.
@@ -55,15 +51,7 @@ mod tests {
         while let Some((number, line, taken)) = lines.next().expect("memory can be read") {
             seen.push((number, line.to_vec(), taken));
         }
-        let want = [
-            (1, &b"a"[..], 2),
-            (2, b"b", 3),
-            (3, b"", 1),
-            (4, b"last\r", 5),
-        ];
-        assert_eq!(
-            seen,
-            want.map(|(number, line, taken)| (number, line.to_vec(), taken))
-        );
+        let want = [(1, &b"a"[..], 2), (2, b"b", 3), (3, b"", 1), (4, b"last\r", 5)];
+        assert_eq!(seen, want.map(|(number, line, taken)| (number, line.to_vec(), taken)));
     }
 }

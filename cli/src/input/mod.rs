@@ -140,57 +140,26 @@ impl Input {
             }
         };
         if (format == Format::Dir) != is_dir {
-            let (path, kind) = (
-                path.display(),
-                if is_dir { "a folder" } else { "no folder" },
-            );
-            let advice = if is_dir {
-                "use --format dir"
-            } else {
-                "--format dir wants a folder"
-            };
+            let (path, kind) = (path.display(), if is_dir { "a folder" } else { "no folder" });
+            let advice = if is_dir { "use --format dir" } else { "--format dir wants a folder" };
             return Err(Failure::Usage(format!("{path} is {kind}: {advice}")));
         }
         if columns.is_some() && format != Format::Csv {
-            return Err(Failure::Usage(
-                "--key-column and --value-column are for csv".into(),
-            ));
+            return Err(Failure::Usage("--key-column and --value-column are for csv".into()));
         }
         if is_dir {
-            let source = Source::Dir {
-                root: path.into(),
-                leave_out: database.into(),
-            };
-            return Ok(Input {
-                format,
-                source,
-                columns,
-                bytes: None,
-            });
+            let source = Source::Dir { root: path.into(), leave_out: database.into() };
+            return Ok(Input { format, source, columns, bytes: None });
         }
         let file = if stdin {
             spool(&mut io::stdin().lock())?
         } else {
             let mut file = File::open(path).map_err(|e| Failure::file("opening", path, e))?;
-            let metadata = file
-                .metadata()
-                .map_err(|e| Failure::file("opening", path, e))?;
-            if metadata.is_file() {
-                file
-            } else {
-                spool(&mut file)?
-            }
+            let metadata = file.metadata().map_err(|e| Failure::file("opening", path, e))?;
+            if metadata.is_file() { file } else { spool(&mut file)? }
         };
         let bytes = file.metadata().ok().map(|metadata| metadata.len());
-        Ok(Input {
-            format,
-            source: Source::File {
-                file,
-                path: path.into(),
-            },
-            columns,
-            bytes,
-        })
+        Ok(Input { format, source: Source::File { file, path: path.into() }, columns, bytes })
     }
 
     /// Bytes to read, if known beforehand.
@@ -210,9 +179,7 @@ impl Input {
             Source::File { file, path } => (file, path),
         };
         let mut reader = file;
-        reader
-            .rewind()
-            .map_err(|e| Failure::file("reading", path, e))?;
+        reader.rewind().map_err(|e| Failure::file("reading", path, e))?;
         let outcome = match self.format {
             Format::Tsv => tsv::read(reader, sink),
             Format::Csv => csv::read(reader, self.columns.as_ref(), sink),
@@ -337,11 +304,7 @@ pub(super) mod testing {
         }
         fn bad(&mut self, place: Place<'_>, why: String) -> Outcome {
             self.seen.push(Seen::Bad(place.to_string(), why.clone()));
-            if self.strict {
-                Err(Failure::Error(format!("{place}: {why}")))
-            } else {
-                Ok(())
-            }
+            if self.strict { Err(Failure::Error(format!("{place}: {why}"))) } else { Ok(()) }
         }
         fn skipped(&mut self, what: &'static str) {
             self.seen.push(Seen::Skipped(what));

@@ -56,16 +56,8 @@ mod tests {
     #[test]
     fn keys_and_values_are_unescaped_and_may_be_empty() {
         let notes = notes(b"a\\tb\t1\\n2\r\n\tempty key\nempty value\t\nhex:61\tx");
-        let want = [
-            ("a\tb", "1\n2"),
-            ("", "empty key"),
-            ("empty value", ""),
-            ("hex:61", "x"),
-        ];
-        assert_eq!(
-            notes.records(),
-            want.map(|(k, v)| (k.to_string(), v.to_string()))
-        );
+        let want = [("a\tb", "1\n2"), ("", "empty key"), ("empty value", ""), ("hex:61", "x")];
+        assert_eq!(notes.records(), want.map(|(k, v)| (k.to_string(), v.to_string())));
         assert!(notes.bad().is_empty());
     }
 
@@ -84,10 +76,7 @@ mod tests {
 
     #[test]
     fn a_strict_sink_stops_the_reading() {
-        let mut notes = Notes {
-            strict: true,
-            ..Notes::default()
-        };
+        let mut notes = Notes { strict: true, ..Notes::default() };
         assert!(read(&b"bad\nok\t1\n"[..], &mut notes).is_err());
         assert!(notes.records().is_empty());
     }

@@ -252,15 +252,11 @@ mod tests {
         let rules = rules(false, 100);
         let mut intake = intake(&rules);
         for line in 0..20 {
-            intake
-                .record(Place::Line(line), b"k", Value::Bytes(b"v"))
-                .expect("good");
+            intake.record(Place::Line(line), b"k", Value::Bytes(b"v")).expect("good");
         }
         assert!(matches!(intake.mode, Mode::Check) && !intake.wants_values());
         assert_eq!((intake.tally.records, intake.tally.bytes), (20, 40));
-        intake
-            .record(Place::Line(21), b"k", Value::Bytes(&[0; 9]))
-            .expect_err("still checks");
+        intake.record(Place::Line(21), b"k", Value::Bytes(&[0; 9])).expect_err("still checks");
     }
 
     #[test]
@@ -269,19 +265,12 @@ mod tests {
         let failure = intake(&strict).record(Place::Line(3), b"12345", Value::Bytes(b""));
         let failure = failure.expect_err("the key is too large");
         assert_eq!(failure.code(), 3);
-        assert!(
-            failure
-                .to_string()
-                .starts_with("in.tsv, line 3: key of 5 bytes"),
-            "{failure}"
-        );
+        assert!(failure.to_string().starts_with("in.tsv, line 3: key of 5 bytes"), "{failure}");
 
         let lenient = rules(true, 1 << 20);
         let mut intake = intake(&lenient);
         for line in 0..12 {
-            intake
-                .record(Place::Line(line), b"", Value::Unread(9))
-                .expect("goes on");
+            intake.record(Place::Line(line), b"", Value::Unread(9)).expect("goes on");
         }
         assert_eq!(intake.tally.bad, 12);
         assert_eq!(intake.tally.bad_shown.len(), BAD_SHOWN_MAX);

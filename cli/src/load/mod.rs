@@ -32,11 +32,7 @@ use writer::{STAGING_PREFIX, Writer};
 /// Runs the command.
 pub(crate) fn load(global: &Global, args: Load) -> Outcome {
     let started = Instant::now();
-    if let Some(name) = args
-        .tree
-        .as_ref()
-        .filter(|name| name.starts_with(STAGING_PREFIX))
-    {
+    if let Some(name) = args.tree.as_ref().filter(|name| name.starts_with(STAGING_PREFIX)) {
         return Err(Failure::Usage(format!(
             "tree {name:?}: names that begin with {STAGING_PREFIX} are taken: choose another"
         )));
@@ -86,12 +82,8 @@ fn fill(
     writer::drop_leftovers(db)?;
     let reading = || Progress::start(global.quiet, "reading", Unit::Bytes, input.bytes());
     let mut first = Intake::new(rules, Mode::Gather(Run::default()), reading());
-    input
-        .read(&mut first)
-        .map_err(|failure| with_note(failure, "nothing was loaded"))?;
-    let Intake {
-        mode, tally, trees, ..
-    } = first;
+    input.read(&mut first).map_err(|failure| with_note(failure, "nothing was loaded"))?;
+    let Intake { mode, tally, trees, .. } = first;
 
     let mut writer = Writer::new(db, global.quiet, tally.records);
     let (written, tally) = match mode {
@@ -101,10 +93,7 @@ fn fill(
         }
         _ => {
             let quiet = Progress::start(true, "", Unit::Bytes, None);
-            let mode = Mode::Write {
-                run: Run::default(),
-                writer: &mut writer,
-            };
+            let mode = Mode::Write { run: Run::default(), writer: &mut writer };
             let mut second = Intake::new(rules, mode, quiet);
             let read = input.read(&mut second);
             (read.and_then(|()| second.finish()), second.tally)
@@ -128,20 +117,16 @@ fn fill(
 /// Says what a failure has left behind. Loading again is always right: the same keys get the same values.
 fn with_note(failure: Failure, note: &str) -> Failure {
     match failure {
-        Failure::Error(message) => Failure::Error(format!(
-            "{message}\n{note}; once this is mended, load again"
-        )),
+        Failure::Error(message) => {
+            Failure::Error(format!("{message}\n{note}; once this is mended, load again"))
+        }
         other => other,
     }
 }
 
 /// Everything was written, but the last checkpoint failed.
 fn lost(failure: Failure, is_new: bool) -> Failure {
-    let state = if is_new {
-        "it is empty or as far as"
-    } else {
-        "it is as it was, or as far as"
-    };
+    let state = if is_new { "it is empty or as far as" } else { "it is as it was, or as far as" };
     Failure::Error(format!(
         "{failure}\nwhat was loaded could not be made durable: {state} an earlier checkpoint took it; \
          once this is mended, load again"
@@ -154,15 +139,8 @@ fn report(global: &Global, tally: &Tally, lengths: &[(String, u64)], started: In
     }
     if tally.bad > 0 {
         let more = tally.bad - tally.bad_shown.len() as u64;
-        let shown = if more > 0 {
-            format!(" ({more} of them not shown)")
-        } else {
-            String::new()
-        };
-        eprintln!(
-            "{} bad records or files were left out{shown}",
-            HumanCount(tally.bad)
-        );
+        let shown = if more > 0 { format!(" ({more} of them not shown)") } else { String::new() };
+        eprintln!("{} bad records or files were left out{shown}", HumanCount(tally.bad));
     }
     if global.quiet {
         return;

@@ -94,15 +94,7 @@ impl Run {
     /// Trees with their records, each tree once if the run is sorted.
     pub(super) fn trees(&self) -> impl Iterator<Item = (u32, Records<'_>)> {
         let of_tree = self.records.chunk_by(|a, b| a.tree == b.tree);
-        of_tree.map(|records| {
-            (
-                records[0].tree,
-                Records {
-                    bytes: &self.bytes,
-                    records,
-                },
-            )
-        })
+        of_tree.map(|records| (records[0].tree, Records { bytes: &self.bytes, records }))
     }
 }
 
@@ -117,9 +109,7 @@ impl<'a> Records<'a> {
     /// Keys and values.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let bytes = self.bytes;
-        self.records
-            .iter()
-            .map(move |record| (record.key(bytes), record.value(bytes)))
+        self.records.iter().map(move |record| (record.key(bytes), record.value(bytes)))
     }
 }
 
@@ -130,10 +120,7 @@ mod tests {
 
     fn sorted(run: &Run) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
         let of = |(tree, records): (u32, Records<'_>)| {
-            records
-                .iter()
-                .map(|(k, v)| (tree, k.to_vec(), v.to_vec()))
-                .collect::<Vec<_>>()
+            records.iter().map(|(k, v)| (tree, k.to_vec(), v.to_vec())).collect::<Vec<_>>()
         };
         run.trees().flat_map(of).collect()
     }
@@ -147,19 +134,12 @@ mod tests {
             for number in 0..200u32 {
                 let tree = random.u32(..3);
                 let key = vec![b'k'; random.usize(..20)];
-                let value = if random.bool() {
-                    Vec::new()
-                } else {
-                    number.to_le_bytes().to_vec()
-                };
+                let value = if random.bool() { Vec::new() } else { number.to_le_bytes().to_vec() };
                 run.push(tree, &key, &value);
                 model.insert((tree, key), value);
             }
             run.sort();
-            let want: Vec<_> = model
-                .into_iter()
-                .map(|((tree, k), v)| (tree, k, v))
-                .collect();
+            let want: Vec<_> = model.into_iter().map(|((tree, k), v)| (tree, k, v)).collect();
             assert_eq!(sorted(&run), want);
         }
     }

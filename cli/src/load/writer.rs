@@ -39,9 +39,7 @@ struct Target {
 
 impl std::fmt::Debug for Writer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer")
-            .field("targets", &self.targets.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Writer").field("targets", &self.targets.len()).finish_non_exhaustive()
     }
 }
 
@@ -49,11 +47,7 @@ impl<'d> Writer<'d> {
     /// A writer; `records` is the number that will be written, for the progress.
     pub(super) fn new(db: &'d Db, quiet: bool, records: u64) -> Writer<'d> {
         let progress = Progress::start(quiet, "writing", Unit::Records, Some(records));
-        Writer {
-            db,
-            targets: Vec::new(),
-            progress,
-        }
+        Writer { db, targets: Vec::new(), progress }
     }
 
     /// Writes a sorted run; its trees are indices into `names`.
@@ -76,10 +70,7 @@ impl<'d> Writer<'d> {
     pub(super) fn finish(&mut self, names: &[String]) -> Outcome {
         for (index, name) in names.iter().enumerate() {
             match self.targets.get_mut(index).and_then(Option::as_mut) {
-                Some(Target {
-                    staging: Some(staging),
-                    ..
-                }) => {
+                Some(Target { staging: Some(staging), .. }) => {
                     self.db.drop_tree(name)?;
                     self.db.rename_tree(staging, name)?;
                 }
@@ -98,10 +89,7 @@ impl<'d> Writer<'d> {
         let mut remains = Vec::new();
         for (target, name) in self.targets.into_iter().zip(names) {
             match target {
-                Some(Target {
-                    staging: Some(staging),
-                    ..
-                }) => {
+                Some(Target { staging: Some(staging), .. }) => {
                     // What cannot be dropped now is dropped by the next load [W3].
                     let _ = self.db.drop_tree(&staging);
                 }
@@ -113,11 +101,7 @@ impl<'d> Writer<'d> {
                 _ => {}
             }
         }
-        if remains.is_empty() {
-            "nothing was loaded".into()
-        } else {
-            remains.join("; ")
-        }
+        if remains.is_empty() { "nothing was loaded".into() } else { remains.join("; ") }
     }
 }
 
@@ -136,25 +120,16 @@ fn prepare(db: &Db, index: usize, name: &str) -> Outcome<Target> {
     if let Some(tree) = existing
         && !tree.is_empty()?
     {
-        return Ok(Target {
-            tree,
-            staging: None,
-            in_place: 0,
-        });
+        return Ok(Target { tree, staging: None, in_place: 0 });
     }
     let staging = format!("{STAGING_PREFIX}{index}");
-    Ok(Target {
-        tree: db.tree(&staging)?,
-        staging: Some(staging),
-        in_place: 0,
-    })
+    Ok(Target { tree: db.tree(&staging)?, staging: Some(staging), in_place: 0 })
 }
 
 impl Target {
     fn write(&mut self, records: Records<'_>, progress: &mut Progress) -> Outcome {
         if self.staging.is_some() && self.tree.is_empty()? {
-            self.tree
-                .bulk_load(records.iter().inspect(|_| progress.add(1)))?;
+            self.tree.bulk_load(records.iter().inspect(|_| progress.add(1)))?;
             return Ok(());
         }
         for (key, value) in records.iter() {

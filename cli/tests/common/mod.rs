@@ -39,9 +39,7 @@ impl From<Output> for Ran {
 
 impl Place {
     pub(crate) fn new() -> Place {
-        Place {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-        }
+        Place { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     /// A path in the folder.
@@ -108,10 +106,8 @@ impl Place {
 /// The program, through an emulator if cargo was told to use one.
 pub(crate) fn program() -> Command {
     let binary = env!("CARGO_BIN_EXE_latchkv");
-    let target = format!(
-        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER",
-        std::env::consts::ARCH.to_uppercase()
-    );
+    let target =
+        format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
     let mut command = match std::env::var(target) {
         Ok(runner) if !runner.trim().is_empty() => {
             let mut words = runner.split_whitespace();

@@ -234,7 +234,9 @@ impl Db {
     /// in which the state is marked (see [`CheckpointReport::gate_closed`]).
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing was lost, call again once there is room. [`Error::Poisoned`] after a failed
+    /// [`Error::Full`]: nothing was lost, call again once there is room. But where a disk can be full for
+    /// a write in place too, as with a copy-on-write file system, one that fails at the superblock poisons the
+    /// database like any other failure there. [`Error::Poisoned`] after a failed
     /// write or sync. [`Denied::ReadOnly`].
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.shared().check_writable("checkpoint")?;

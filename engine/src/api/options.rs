@@ -220,7 +220,10 @@ impl Options {
     pub fn open_disk(&self, disk: Arc<dyn Disk>) -> Result<Db> {
         self.check()?;
         let path = Path::new("data");
-        let empty = disk.len_bytes().map_err(|error| crate::io::disk_error("look at the disk", path, error))? == 0;
+        let empty = disk
+            .len_bytes()
+            .map_err(|error| crate::io::disk_error("look at the disk", path, error))?
+            == 0;
         let store = if empty {
             Pool::check_options(self.page_bytes, &self.pool)?;
             Store::create(disk, path, self.page_bytes)?

@@ -63,7 +63,10 @@ impl Eq for Entry {}
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, value) = (self.key().escape_ascii(), self.value().escape_ascii());
-        f.debug_struct("Entry").field("key", &format_args!("{key}")).field("value", &format_args!("{value}")).finish()
+        f.debug_struct("Entry")
+            .field("key", &format_args!("{key}"))
+            .field("value", &format_args!("{value}"))
+            .finish()
     }
 }
 
@@ -94,9 +97,9 @@ impl End {
     /// The batch, to be read into: the old one if no entry of it is left. A new one begins with the old one's
     /// last record, from which the cursor goes on.
     fn batch_mut(&mut self) -> &mut Batch {
-        let batch = self.batch.get_or_insert_with(|| {
-            SPARE.with_borrow_mut(|spare| spare.pop()).unwrap_or_default()
-        });
+        let batch = self
+            .batch
+            .get_or_insert_with(|| SPARE.with_borrow_mut(|spare| spare.pop()).unwrap_or_default());
         if Arc::get_mut(batch).is_none() {
             *batch = Arc::new(batch.copy_of_last());
         }
@@ -327,9 +330,10 @@ fn is_empty(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     match (lower, upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
-        (Bound::Included(lower) | Bound::Excluded(lower), Bound::Included(upper) | Bound::Excluded(upper)) => {
-            lower >= upper
-        }
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => lower >= upper,
     }
 }
 

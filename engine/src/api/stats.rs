@@ -52,7 +52,10 @@ impl fmt::Display for Stats {
         if let Some(huge) = pool.huge_bytes {
             line("in huge pages", format!("{huge} bytes"))?;
         }
-        line("frames", format!("{} ({} free, {} dirty)", pool.frames, pool.frames_free, pool.frames_dirty))?;
+        line(
+            "frames",
+            format!("{} ({} free, {} dirty)", pool.frames, pool.frames_free, pool.frames_dirty),
+        )?;
         line("loads / evictions", format!("{} / {}", pool.loads, pool.evictions))?;
         line("page images written", pool.writebacks.to_string())?;
         line("found by page hash", pool.hash_hits.to_string())?;

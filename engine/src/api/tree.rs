@@ -101,7 +101,11 @@ impl Tree {
     /// # Errors
     /// Those of [`get`](Self::get).
     #[inline]
-    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         self.explain(self.reading()?.get_with(key.as_ref(), f))
     }
 

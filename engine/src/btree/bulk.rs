@@ -74,7 +74,12 @@ impl<'p> Btree<'p> {
         if !self.is_empty()? {
             return self.put_ascending(records);
         }
-        let mut built = Built { pages: Vec::new(), extents: Vec::new(), levels: vec![Level::default()], records: 0 };
+        let mut built = Built {
+            pages: Vec::new(),
+            extents: Vec::new(),
+            levels: vec![Level::default()],
+            records: 0,
+        };
         let result = self.build(&mut built, records).and_then(|()| self.install(&mut built));
         match result {
             Ok(true) => Ok(built.records),
@@ -190,14 +195,19 @@ impl<'p> Btree<'p> {
         let fences = words_for(level.lower.len()) + words_for(upper.map_or(0, <[u8]>::len));
         // The last child of an inner page is its upper child; the first one's key is the lower fence.
         let from = usize::from(at > 0);
-        let entries: usize = level.staged[from.min(take)..take].iter().map(|entry| entry.words(prefix)).sum();
+        let entries: usize =
+            level.staged[from.min(take)..take].iter().map(|entry| entry.words(prefix)).sum();
         SLOTS_AT + fences + entries
     }
 
     /// The fence above the first `take` entries.
     fn upper_of(level: &Level, at: usize, take: usize) -> Option<Vec<u8>> {
         let next = level.staged.get(take)?;
-        Some(if at == 0 { shortest_separator(&level.staged[take - 1].key, &next.key) } else { next.key.clone() })
+        Some(if at == 0 {
+            shortest_separator(&level.staged[take - 1].key, &next.key)
+        } else {
+            next.key.clone()
+        })
     }
 
     /// How many staged entries make the fullest page, at least one. If more may come, the last entry stays
@@ -252,9 +262,11 @@ impl<'p> Btree<'p> {
         for (index, entry) in staged.iter().enumerate() {
             let pushed = match &entry.body {
                 Body::Value(value) => page.push_record(&entry.key, 0, LeafPayload::Inline(value)),
-                Body::Extent { page: extent, len } => {
-                    page.push_record(&entry.key, 0, LeafPayload::Extent { page: *extent, len: *len })
-                }
+                Body::Extent { page: extent, len } => page.push_record(
+                    &entry.key,
+                    0,
+                    LeafPayload::Extent { page: *extent, len: *len },
+                ),
                 Body::Child(child) => match staged.get(index + 1) {
                     Some(next) => page.push_child(&next.key, *child),
                     None => {

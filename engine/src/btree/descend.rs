@@ -28,7 +28,8 @@ impl<'p> Btree<'p> {
         let (frame, version) = match self.pool.reach_hinted(word) {
             Some(reached) => reached,
             None => {
-                let reached = self.pool.reach(word.page()).map_err(|error| error.in_tree(self.core.id))?;
+                let reached =
+                    self.pool.reach(word.page()).map_err(|error| error.in_tree(self.core.id))?;
                 // Relaxed: a hint.
                 let word = ChildWord::new(word.page(), reached.0);
                 self.core.root_hint.store(word.0, Ordering::Relaxed);
@@ -130,7 +131,11 @@ impl<'p> Btree<'p> {
 
     /// Comes down to the leaf that covers `key`, for a change of it.
     #[inline(always)]
-    pub(super) fn descend_to_change(self, attempts: &mut Attempts<'p>, key: &[u8]) -> Result<Reached> {
+    pub(super) fn descend_to_change(
+        self,
+        attempts: &mut Attempts<'p>,
+        key: &[u8],
+    ) -> Result<Reached> {
         // Acquire: see the field.
         attempts.clears = self.core.clears.load(Ordering::Acquire);
         self.descend_to(attempts, key)

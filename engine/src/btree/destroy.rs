@@ -46,7 +46,9 @@ impl<'p> Btree<'p> {
             if page.kind() == Some(Kind::Leaf) {
                 return self.free_leaf(parent, node);
             }
-            let Some(child) = self.reach_child(node, page.count())? else { return Ok(Step::Restart) };
+            let Some(child) = self.reach_child(node, page.count())? else {
+                return Ok(Step::Restart);
+            };
             if self.page(child).level() >= level {
                 self.torn(child, "page is not below its parent")?;
                 return Ok(Step::Restart);
@@ -103,7 +105,13 @@ impl<'p> Btree<'p> {
             }
             None => {
                 let lower = page.lower().unwrap_or_default();
-                page.format(0, parent.page_id(), self.core.id, &lower, page.upper().flatten().as_deref());
+                page.format(
+                    0,
+                    parent.page_id(),
+                    self.core.id,
+                    &lower,
+                    page.upper().flatten().as_deref(),
+                );
             }
         }
         Ok(Step::Further)

@@ -26,15 +26,20 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     pub(super) fn new(length: u64) -> Lengths {
-        Lengths { base: AtomicU64::new(length), stripes: OnceLock::new(), shared: AtomicU64::new(0) }
+        Lengths {
+            base: AtomicU64::new(length),
+            stripes: OnceLock::new(),
+            shared: AtomicU64::new(0),
+        }
     }
 
     /// Adds `change` records; the caller is inside the gate.
     #[inline]
     pub(crate) fn add(&self, change: i64) {
         let change = change as u64;
-        let stripes =
-            self.stripes.get_or_init(|| Box::new([const { CachePadded::new(AtomicU64::new(0)) }; STRIPES]));
+        let stripes = self
+            .stripes
+            .get_or_init(|| Box::new([const { CachePadded::new(AtomicU64::new(0)) }; STRIPES]));
         match stripes.get(thread_index()) {
             Some(stripe) => {
                 // Relaxed, [L1]: nobody else stores here; the gate orders it before a checkpoint's sum.

@@ -169,7 +169,11 @@ impl<'p> Btree<'p> {
     /// definition.
     #[inline(always)]
     pub(crate) fn check_alive(self) -> Result<()> {
-        if self.core.is_dropped() { Err(self.damage(self.core.root, "tree was dropped")) } else { Ok(()) }
+        if self.core.is_dropped() {
+            Err(self.damage(self.core.root, "tree was dropped"))
+        } else {
+            Ok(())
+        }
     }
 
     #[inline(always)]

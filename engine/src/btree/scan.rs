@@ -219,7 +219,13 @@ impl<'p> Btree<'p> {
     }
 
     /// A leaf that stands in a wrong place must not lead the scan in a circle.
-    fn check_ahead(self, cursor: &Cursor, here: Standing, batch: &Batch, fill: &Fill) -> Result<()> {
+    fn check_ahead(
+        self,
+        cursor: &Cursor,
+        here: Standing,
+        batch: &Batch,
+        fill: &Fill,
+    ) -> Result<()> {
         let ahead = match (batch.items.first(), fill) {
             (Some(&first), _) => cursor.is_ahead(batch.key(first)),
             // A leaf ends above what it was sought by.
@@ -232,7 +238,10 @@ impl<'p> Btree<'p> {
         if ahead {
             return Ok(());
         }
-        Err(self.damage(self.page(here.reached.node).page_id(), "keys outside of the place of their leaf"))
+        Err(self.damage(
+            self.page(here.reached.node).page_id(),
+            "keys outside of the place of their leaf",
+        ))
     }
 
     /// The next place without coming down from the root, if the cursor's leaf or its parent are as they were.
@@ -277,7 +286,9 @@ impl<'p> Btree<'p> {
         })?;
         let page = self.page(reached.node);
         let next = match (cursor.edge, from) {
-            (Edge::Front, Bound::Included(key)) | (Edge::Back, Bound::Excluded(key)) => page.find(key).at,
+            (Edge::Front, Bound::Included(key)) | (Edge::Back, Bound::Excluded(key)) => {
+                page.find(key).at
+            }
             (_, Bound::Included(key) | Bound::Excluded(key)) => {
                 let found = page.find(key);
                 found.at + usize::from(found.exact)
@@ -404,7 +415,13 @@ impl<'p> Btree<'p> {
     }
 
     /// What was copied counts if the leaf is as it was.
-    fn filled(self, cursor: &mut Cursor, standing: Standing, next: usize, fill: Fill) -> Result<Fill> {
+    fn filled(
+        self,
+        cursor: &mut Cursor,
+        standing: Standing,
+        next: usize,
+        fill: Fill,
+    ) -> Result<Fill> {
         if !self.valid(standing.reached.node) {
             return Ok(Fill::Restart);
         }

@@ -9,9 +9,7 @@ use super::smo::SPARSE_PERCENT;
 use super::{Btree, NodeAt, Reached};
 use crate::error::{Result, Usage};
 use crate::id::PageId;
-use crate::node::{
-    Found, LeafPayload, bytes_of, cell_bytes_max, key_bytes_max, words_for,
-};
+use crate::node::{Found, LeafPayload, bytes_of, cell_bytes_max, key_bytes_max, words_for};
 use crate::pool::FrameX;
 use crate::store::VALUE_BYTES_MAX;
 
@@ -50,7 +48,9 @@ impl<'p> Btree<'p> {
     /// Refuses values over the limit.
     pub(super) fn check_value(value: &[u8]) -> Result<()> {
         if value.len() > VALUE_BYTES_MAX {
-            return Err(Usage::ValueTooLarge { actual: value.len(), maximum: VALUE_BYTES_MAX }.into());
+            return Err(
+                Usage::ValueTooLarge { actual: value.len(), maximum: VALUE_BYTES_MAX }.into()
+            );
         }
         Ok(())
     }
@@ -251,8 +251,12 @@ impl<'p> Btree<'p> {
                         return Ok(false);
                     }
                     let done = match incoming {
-                        Some(incoming) => self.try_store(&mut attempts, reached.node, found, key, incoming)?,
-                        None if found.exact => self.try_delete(&mut attempts, reached, found, key)?,
+                        Some(incoming) => {
+                            self.try_store(&mut attempts, reached.node, found, key, incoming)?
+                        }
+                        None if found.exact => {
+                            self.try_delete(&mut attempts, reached, found, key)?
+                        }
                         None => true,
                     };
                     if done {

@@ -119,7 +119,8 @@ impl Catalog {
 
     fn damaged(&self, pool: &Pool) -> Error {
         let expected = "id and root".to_owned();
-        let error = pool.store().corrupt(PageId::CATALOG, "catalog record", expected, String::new());
+        let error =
+            pool.store().corrupt(PageId::CATALOG, "catalog record", expected, String::new());
         error.in_tree(TreeId::CATALOG)
     }
 
@@ -209,7 +210,10 @@ impl Catalog {
         let lengths = self.lengths();
         records::each_name(self.tree(pool), |name, record| {
             let known = self.registry.get(&name).filter(|core| core.root == record.root);
-            let length = known.map_or_else(|| lengths.get(&record.tree).copied(), |core| Some(core.lengths.sum()));
+            let length = known.map_or_else(
+                || lengths.get(&record.tree).copied(),
+                |core| Some(core.lengths.sum()),
+            );
             trees.push((record.tree, record.root, length.unwrap_or(0)));
         })?;
         Ok(trees)
@@ -279,7 +283,8 @@ impl Catalog {
             let moved = page.page_id();
             drop(page);
             drop(reservation);
-            let put = self.within_gate(pool).put(&records::dropping_key(moved), &core.id.0.to_le_bytes());
+            let put =
+                self.within_gate(pool).put(&records::dropping_key(moved), &core.id.0.to_le_bytes());
             if let Err(error) = put {
                 pool.free_unloaded(moved);
                 return Err(error);

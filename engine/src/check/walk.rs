@@ -32,7 +32,11 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(pool: &'a Pool, report: &'a mut CheckReport, tick: &'a mut dyn FnMut(u64)) -> Walk<'a> {
+    pub(super) fn new(
+        pool: &'a Pool,
+        report: &'a mut CheckReport,
+        tick: &'a mut dyn FnMut(u64),
+    ) -> Walk<'a> {
         let words = pool.store().page_bytes() as usize / 8;
         let copy = (0..words).map(|_| AtomicU64::new(0)).collect();
         Walk { pool, report, tick, reached: HashSet::new(), copy }
@@ -43,7 +47,14 @@ impl<'a> Walk<'a> {
         self.report.records = 0;
     }
 
-    fn wrong(&mut self, tree: TreeId, page: PageId, what: &'static str, expected: String, got: String) {
+    fn wrong(
+        &mut self,
+        tree: TreeId,
+        page: PageId,
+        what: &'static str,
+        expected: String,
+        got: String,
+    ) {
         let error = self.pool.store().corrupt(page, what, expected, got);
         self.report.problem(error.in_tree(tree));
     }
@@ -84,7 +95,13 @@ impl<'a> Walk<'a> {
             for page in pages {
                 if !self.reached.contains(&page) && !self.pool.store().is_provisional(page) {
                     let expected = "a tree that reaches it".to_owned();
-                    self.wrong(TreeId::CATALOG, page, "page of no tree", expected, "none".to_owned());
+                    self.wrong(
+                        TreeId::CATALOG,
+                        page,
+                        "page of no tree",
+                        expected,
+                        "none".to_owned(),
+                    );
                 }
             }
             from = PageId(last.0 + 1);
@@ -132,7 +149,13 @@ impl<'a> Walk<'a> {
             return self.wrong(tree, visit.page, fault.what, fault.expected, fault.got);
         }
         if page.tree() != tree {
-            self.wrong(tree, visit.page, "tree of the page", tree.to_string(), page.tree().to_string());
+            self.wrong(
+                tree,
+                visit.page,
+                "tree of the page",
+                tree.to_string(),
+                page.tree().to_string(),
+            );
         }
         if visit.level.is_some_and(|level| level != page.level()) {
             let expected = visit.level.map(|level| level.to_string()).unwrap_or_default();
@@ -163,7 +186,9 @@ impl<'a> Walk<'a> {
             }
             let mut name = Vec::new();
             let start = page.copy_payload(record, &mut name);
-            let Some((extent, len)) = LeafPayload::extent_of(&bytes_of(&name)[start..]) else { continue };
+            let Some((extent, len)) = LeafPayload::extent_of(&bytes_of(&name)[start..]) else {
+                continue;
+            };
             if !self.reach(tree, extent) {
                 continue;
             }

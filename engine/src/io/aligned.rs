@@ -44,10 +44,7 @@ impl AlignedBuf {
     /// outside.
     pub fn new(bytes: usize) -> AlignedBuf {
         let blocks = vec![Block([0; BLOCK_BYTES]); bytes.div_ceil(BLOCK_BYTES)];
-        AlignedBuf {
-            blocks,
-            len_bytes: bytes.next_multiple_of(8),
-        }
+        AlignedBuf { blocks, len_bytes: bytes.next_multiple_of(8) }
     }
 
     /// As [`AlignedBuf::new`], for sizes that come from outside.
@@ -60,10 +57,7 @@ impl AlignedBuf {
         blocks.try_reserve_exact(count)?;
         blocks.resize(count, Block([0; BLOCK_BYTES]));
         // No overflow: a size that could be reserved is below `isize::MAX`.
-        Ok(AlignedBuf {
-            blocks,
-            len_bytes: bytes.next_multiple_of(8),
-        })
+        Ok(AlignedBuf { blocks, len_bytes: bytes.next_multiple_of(8) })
     }
 
     /// The buffer as words in native byte order.
@@ -102,9 +96,7 @@ impl DerefMut for AlignedBuf {
 
 impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlignedBuf")
-            .field("len_bytes", &self.len_bytes)
-            .finish_non_exhaustive()
+        f.debug_struct("AlignedBuf").field("len_bytes", &self.len_bytes).finish_non_exhaustive()
     }
 }
 

@@ -47,7 +47,7 @@
 //! |---|---|---|
 //! | `touched`, `units` | Relaxed | they only count; clearing is ordered by the lock of `windows`, and no data hang on them |
 //!
-//! Tested by `io::tests`.
+//! Tested by `io::tests`; the bound on memory below.
 
 use super::disk::{BackendReport, Disk, Write};
 use super::pread::write_buffered;
@@ -291,3 +291,41 @@ fn populate_works() -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn give_back(_map: &Mmap, _start: usize) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn no_more_units_are_mapped_than_the_bound_whatever_is_read() {
+        const READS: u64 = 3 * UNITS_MAX as u64;
+        let file = tempfile::tempfile().expect("a temporary file");
+        let Ok(disk) = MmapDisk::open(file) else {
+            return; // A kernel that cannot populate.
+        };
+        let at = |number: u64| number * UNIT_BYTES as u64 + 100;
+        disk.set_len(at(READS)).expect("lengthen");
+        for number in 0..READS {
+            let written = disk.file.write_all_at(&number.to_le_bytes(), at(number) - 50);
+            written.expect("write");
+        }
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    for number in (0..READS).map(|read| (read * 7 + thread) % READS) {
+                        let mut found = [0; 8];
+                        disk.read(at(number) - 50, &mut found).expect("read");
+                        assert_eq!(u64::from_le_bytes(found), number);
+                    }
+                });
+            }
+        });
+        let mut windows = disk.windows_mut();
+        let touched = windows.iter_mut().flatten().flat_map(Window::take_touched);
+        let touched = touched.count();
+        assert!((1..=UNITS_MAX).contains(&touched));
+        assert_eq!(disk.units.load(Ordering::Relaxed), touched);
+    }
+}

@@ -54,9 +54,8 @@ pub fn open_disk(
     backend: Backend,
     read_only: bool,
 ) -> Result<Box<dyn Disk>, Error> {
-    let metadata = file
-        .metadata()
-        .map_err(|source| disk_error("examining the file", path, source))?;
+    let metadata =
+        file.metadata().map_err(|source| disk_error("examining the file", path, source))?;
     if !metadata.is_file() {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
         return Err(disk_error("examining the file", path, source));
@@ -84,11 +83,7 @@ pub fn open_disk(
     };
     Ok(match (network, read_only) {
         (None, false) => disk,
-        (note, read_only) => Box::new(Guarded {
-            disk,
-            note,
-            read_only,
-        }),
+        (note, read_only) => Box::new(Guarded { disk, note, read_only }),
     })
 }
 
@@ -112,11 +107,7 @@ pub fn disk_error(op: &'static str, path: &Path, source: io::Error) -> Error {
     let source = Arc::new(source);
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { op, source },
-        _ => Error::Io {
-            op,
-            path: path.to_owned(),
-            source,
-        },
+        _ => Error::Io { op, path: path.to_owned(), source },
     }
 }
 
@@ -141,10 +132,8 @@ impl Disk for Guarded {
     fn backend(&self) -> BackendReport {
         let mut report = self.disk.backend();
         let notes = [report.note.take(), self.note.clone()];
-        report.note = notes
-            .into_iter()
-            .flatten()
-            .reduce(|first, second| format!("{first}; {second}"));
+        report.note =
+            notes.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"));
         report
     }
 

@@ -29,11 +29,7 @@ impl PreadDisk {
 
 impl Disk for PreadDisk {
     fn backend(&self) -> BackendReport {
-        BackendReport {
-            name: "pread",
-            direct: false,
-            note: self.note.clone(),
-        }
+        BackendReport { name: "pread", direct: false, note: self.note.clone() }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -64,10 +60,8 @@ pub(super) fn write_buffered(file: &File, writes: &[Write<'_>]) -> io::Result<()
     if let [one] = writes {
         return file.write_all_at(one.bytes, one.offset);
     }
-    let mut order: Vec<&Write<'_>> = writes
-        .iter()
-        .filter(|write| !write.bytes.is_empty())
-        .collect();
+    let mut order: Vec<&Write<'_>> =
+        writes.iter().filter(|write| !write.bytes.is_empty()).collect();
     order.sort_by_key(|write| write.offset);
     let mut rest = order.as_slice();
     while let Some(first) = rest.first() {

@@ -38,12 +38,10 @@ pub(super) fn read_to_end(
 pub(super) fn enable_direct(file: &File) -> io::Result<()> {
     set_direct(file, true)?;
     let mut block = AlignedBuf::new(BLOCK_BYTES);
-    read_to_end(file, 0, &mut block, BLOCK_BYTES)
-        .map(drop)
-        .inspect_err(|_| {
-            // If this fails too, the first transfer meets EINVAL and switches it off.
-            let _ = set_direct(file, false);
-        })
+    read_to_end(file, 0, &mut block, BLOCK_BYTES).map(drop).inspect_err(|_| {
+        // If this fails too, the first transfer meets EINVAL and switches it off.
+        let _ = set_direct(file, false);
+    })
 }
 
 /// Switches direct mode of the open file.
@@ -56,11 +54,7 @@ pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
-    let flags = if direct {
-        flags | libc::O_DIRECT
-    } else {
-        flags & !libc::O_DIRECT
-    };
+    let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
     // SAFETY: F_SETFL takes an integer and touches no memory.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
         0 => Ok(()),

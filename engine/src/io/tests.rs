@@ -9,19 +9,9 @@ const BACKENDS: [Backend; 4] = [Backend::Auto, Backend::Uring, Backend::Mmap, Ba
 
 /// Directories to test in: the one of the build, that of the system, and a tmpfs where there is one.
 fn places() -> Vec<PathBuf> {
-    let build = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.to_owned()));
-    let places = [
-        build,
-        Some(std::env::temp_dir()),
-        Some(PathBuf::from("/dev/shm")),
-    ];
-    places
-        .into_iter()
-        .flatten()
-        .filter(|place| tempfile::tempfile_in(place).is_ok())
-        .collect()
+    let build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let places = [build, Some(std::env::temp_dir()), Some(PathBuf::from("/dev/shm"))];
+    places.into_iter().flatten().filter(|place| tempfile::tempfile_in(place).is_ok()).collect()
 }
 
 fn with_disks(test: impl Fn(&dyn Disk)) {
@@ -63,13 +53,8 @@ fn every_backend_keeps_a_batch_of_writes() {
         for number in (0..220).rev().filter(|number| number % 7 != 0) {
             blocks.push((number, buf(number, 1, 1)));
         }
-        let writes: Vec<Write<'_>> = blocks
-            .iter()
-            .map(|(number, bytes)| Write {
-                offset: at(*number),
-                bytes,
-            })
-            .collect();
+        let writes: Vec<Write<'_>> =
+            blocks.iter().map(|(number, bytes)| Write { offset: at(*number), bytes }).collect();
         disk.write(&writes).expect("batch");
         disk.sync().expect("sync");
         assert_eq!(disk.len_bytes().expect("length"), at(220));
@@ -92,11 +77,7 @@ fn every_backend_reads_what_was_written_last_as_the_file_grows() {
         for generation in 1..6 {
             for number in 0..generation * 3 {
                 let bytes = buf(number, generation, 1);
-                disk.write(&[Write {
-                    offset: at(number),
-                    bytes: &bytes,
-                }])
-                .expect("write");
+                disk.write(&[Write { offset: at(number), bytes: &bytes }]).expect("write");
             }
             let mut found = AlignedBuf::new(generation as usize * 3 * BLOCK_BYTES);
             disk.read(0, &mut found).expect("all of it");
@@ -111,11 +92,7 @@ fn every_backend_reads_what_was_written_last_as_the_file_grows() {
 fn every_backend_moves_a_value_of_several_mebibytes() {
     with_disks(|disk| {
         let bytes = buf(1, 2, 1000);
-        disk.write(&[Write {
-            offset: at(3),
-            bytes: &bytes,
-        }])
-        .expect("write");
+        disk.write(&[Write { offset: at(3), bytes: &bytes }]).expect("write");
         let mut found = AlignedBuf::new(bytes.len());
         disk.read(at(3), &mut found).expect("read");
         assert!(found[..] == bytes[..]);
@@ -126,23 +103,13 @@ fn every_backend_moves_a_value_of_several_mebibytes() {
 fn every_backend_says_where_the_file_ends() {
     with_disks(|disk| {
         let eof = |offset: u64, len: usize| {
-            let error = disk
-                .read(offset, &mut vec![0; len])
-                .expect_err("past the end");
-            assert_eq!(
-                error.kind(),
-                io::ErrorKind::UnexpectedEof,
-                "{len} bytes at {offset}"
-            );
+            let error = disk.read(offset, &mut vec![0; len]).expect_err("past the end");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{len} bytes at {offset}");
         };
         eof(0, 1);
         eof(0, BLOCK_BYTES);
         let bytes = buf(1, 1, 3);
-        disk.write(&[Write {
-            offset: 0,
-            bytes: &bytes,
-        }])
-        .expect("write");
+        disk.write(&[Write { offset: 0, bytes: &bytes }]).expect("write");
         eof(at(2), 2 * BLOCK_BYTES);
         eof(at(3), 1);
         eof(u64::MAX - 10, 5);
@@ -158,11 +125,7 @@ fn every_backend_says_where_the_file_ends() {
 fn every_backend_reads_any_range_into_any_address() {
     with_disks(|disk| {
         let bytes = buf(1, 1, 4);
-        disk.write(&[Write {
-            offset: 0,
-            bytes: &bytes,
-        }])
-        .expect("write");
+        disk.write(&[Write { offset: 0, bytes: &bytes }]).expect("write");
         // The end of a file that was cut off anywhere is readable up to its last byte.
         disk.set_len(at(4) - 1000).expect("cut");
         let mut memory = vec![0; 5 * BLOCK_BYTES];
@@ -177,14 +140,9 @@ fn every_backend_reads_any_range_into_any_address() {
         ] {
             let found = &mut memory[shift..shift + len];
             disk.read(offset as u64, found).expect("inside");
-            assert!(
-                found == &bytes[offset..offset + len],
-                "{len} bytes at {offset}"
-            );
+            assert!(found == &bytes[offset..offset + len], "{len} bytes at {offset}");
         }
-        let error = disk
-            .read(5000, &mut memory[..last - 4999])
-            .expect_err("one byte too many");
+        let error = disk.read(5000, &mut memory[..last - 4999]).expect_err("one byte too many");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     });
 }
@@ -197,50 +155,25 @@ fn every_backend_writes_from_an_odd_address_and_refuses_parts_of_blocks() {
         let even = buf(8, 8, 1);
         let shifted = &odd[8..8 + 2 * BLOCK_BYTES];
         disk.write(&[
-            Write {
-                offset: at(1),
-                bytes: shifted,
-            },
-            Write {
-                offset: at(0),
-                bytes: &even,
-            },
+            Write { offset: at(1), bytes: shifted },
+            Write { offset: at(0), bytes: &even },
         ])
         .expect("copied where it must be");
         let mut found = AlignedBuf::new(3 * BLOCK_BYTES);
         disk.read(0, &mut found).expect("read");
         assert!(found[..BLOCK_BYTES] == even[..] && found[BLOCK_BYTES..] == *shifted);
 
-        for (offset, len) in [
-            (1, BLOCK_BYTES),
-            (0, 100),
-            (at(1), BLOCK_BYTES + 8),
-            (u64::MAX - 4095, BLOCK_BYTES),
-        ] {
-            let whole = Write {
-                offset: 0,
-                bytes: shifted,
-            };
+        for (offset, len) in
+            [(1, BLOCK_BYTES), (0, 100), (at(1), BLOCK_BYTES + 8), (u64::MAX - 4095, BLOCK_BYTES)]
+        {
+            let whole = Write { offset: 0, bytes: shifted };
             let error = disk
-                .write(&[
-                    whole,
-                    Write {
-                        offset,
-                        bytes: &odd[..len],
-                    },
-                ])
+                .write(&[whole, Write { offset, bytes: &odd[..len] }])
                 .expect_err("not whole blocks");
-            assert_eq!(
-                error.kind(),
-                io::ErrorKind::InvalidInput,
-                "{len} bytes at {offset}"
-            );
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{len} bytes at {offset}");
         }
         disk.read(0, &mut found).expect("read");
-        assert!(
-            found[..BLOCK_BYTES] == even[..],
-            "a refused batch writes nothing"
-        );
+        assert!(found[..BLOCK_BYTES] == even[..], "a refused batch writes nothing");
     });
 }
 
@@ -248,11 +181,7 @@ fn every_backend_writes_from_an_odd_address_and_refuses_parts_of_blocks() {
 fn every_backend_cuts_and_lengthens() {
     with_disks(|disk| {
         let bytes = buf(1, 1, 4);
-        disk.write(&[Write {
-            offset: 0,
-            bytes: &bytes,
-        }])
-        .expect("write");
+        disk.write(&[Write { offset: 0, bytes: &bytes }]).expect("write");
         let mut found = AlignedBuf::new(4 * BLOCK_BYTES);
         disk.read(0, &mut found).expect("read");
         disk.set_len(at(1)).expect("cut");
@@ -263,10 +192,7 @@ fn every_backend_cuts_and_lengthens() {
         disk.set_len(at(4)).expect("lengthen");
         disk.read(0, &mut found).expect("read");
         assert!(found[..BLOCK_BYTES] == bytes[..BLOCK_BYTES]);
-        assert!(
-            found[BLOCK_BYTES..].iter().all(|&byte| byte == 0),
-            "old bytes never come back"
-        );
+        assert!(found[BLOCK_BYTES..].iter().all(|&byte| byte == 0), "old bytes never come back");
         disk.sync().expect("sync");
     });
 }
@@ -276,16 +202,10 @@ fn every_backend_crosses_four_gibibytes() {
     with_disks(|disk| {
         let far = (4 << 30) - BLOCK_BYTES as u64;
         let bytes = buf(1, 1, 2);
-        if let Err(error) = disk.write(&[Write {
-            offset: far,
-            bytes: &bytes,
-        }]) {
+        if let Err(error) = disk.write(&[Write { offset: far, bytes: &bytes }]) {
             // A file system or a limit of this machine that holds no such file.
             assert!(
-                matches!(
-                    error.kind(),
-                    io::ErrorKind::FileTooLarge | io::ErrorKind::StorageFull
-                ),
+                matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::StorageFull),
                 "{error}"
             );
             return;
@@ -302,11 +222,7 @@ fn every_backend_crosses_four_gibibytes() {
 fn every_backend_serves_many_threads() {
     with_disks(|disk| {
         let bytes = buf(0, 1, 64);
-        disk.write(&[Write {
-            offset: 0,
-            bytes: &bytes,
-        }])
-        .expect("write");
+        disk.write(&[Write { offset: 0, bytes: &bytes }]).expect("write");
         std::thread::scope(|scope| {
             for thread in 0..6 {
                 let bytes = &bytes;
@@ -318,11 +234,7 @@ fn every_backend_serves_many_threads() {
                         disk.read(at(number), &mut found).expect("read");
                         assert!(found[..] == bytes[at(number) as usize..at(number + 1) as usize]);
                         let mine = buf(thread, round, 1);
-                        disk.write(&[Write {
-                            offset: own,
-                            bytes: &mine,
-                        }])
-                        .expect("write");
+                        disk.write(&[Write { offset: own, bytes: &mine }]).expect("write");
                         disk.read(own, &mut found).expect("read");
                         assert!(found[..] == mine[..]);
                     }
@@ -339,20 +251,12 @@ fn a_read_only_file_is_read_and_never_written() {
             let file = tempfile::NamedTempFile::new_in(&place).expect("a place that is writable");
             let bytes = buf(1, 1, 2);
             std::fs::write(file.path(), &*bytes).expect("write");
-            let open = OpenOptions::new()
-                .read(true)
-                .open(file.path())
-                .expect("open");
+            let open = OpenOptions::new().read(true).open(file.path()).expect("open");
             let disk = open_disk(open, file.path(), backend, true).expect("any backend falls back");
             let mut found = AlignedBuf::new(bytes.len());
             disk.read(0, &mut found).expect("read");
             assert!(found[..] == bytes[..]);
-            let error = disk
-                .write(&[Write {
-                    offset: 0,
-                    bytes: &bytes,
-                }])
-                .expect_err("read-only");
+            let error = disk.write(&[Write { offset: 0, bytes: &bytes }]).expect_err("read-only");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             assert!(disk.set_len(0).is_err() && disk.sync().is_err());
             assert_eq!(disk.len_bytes().expect("length"), at(2));
@@ -363,11 +267,9 @@ fn a_read_only_file_is_read_and_never_written() {
 #[test]
 fn a_fallback_says_why() {
     for place in places() {
-        for (backend, name) in [
-            (Backend::Uring, "uring"),
-            (Backend::Mmap, "mmap"),
-            (Backend::Pread, "pread"),
-        ] {
+        for (backend, name) in
+            [(Backend::Uring, "uring"), (Backend::Mmap, "mmap"), (Backend::Pread, "pread")]
+        {
             let file = tempfile::NamedTempFile::new_in(&place).expect("a place that is writable");
             let open = file.reopen().expect("just created");
             let report = open_disk(open, file.path(), backend, false)
@@ -384,10 +286,7 @@ fn a_fallback_says_why() {
 fn a_directory_is_no_disk() {
     let place = std::env::temp_dir();
     let open = File::open(&place).expect("a directory opens");
-    assert!(matches!(
-        open_disk(open, &place, Backend::Auto, true),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(open_disk(open, &place, Backend::Auto, true), Err(Error::Io { .. })));
 }
 
 #[test]

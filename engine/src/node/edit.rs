@@ -287,7 +287,13 @@ impl Page<'_> {
 
     /// Inserts a record at slot `at`. False: it does not fit, and nothing changed.
     #[must_use]
-    pub(crate) fn insert_record(self, at: usize, key: &[u8], lsn: u64, payload: LeafPayload<'_>) -> bool {
+    pub(crate) fn insert_record(
+        self,
+        at: usize,
+        key: &[u8],
+        lsn: u64,
+        payload: LeafPayload<'_>,
+    ) -> bool {
         let inserted = self.insert_record_unsampled(at, key, lsn, payload);
         if inserted {
             self.note_insert(at);
@@ -307,7 +313,13 @@ impl Page<'_> {
         payload.encoded(lsn, |meta, bytes| self.insert_raw_record(at, key, meta, bytes))
     }
 
-    pub(super) fn insert_raw_record(self, at: usize, key: &[u8], meta: RecordMeta, bytes: &[u8]) -> bool {
+    pub(super) fn insert_raw_record(
+        self,
+        at: usize,
+        key: &[u8],
+        meta: RecordMeta,
+        bytes: &[u8],
+    ) -> bool {
         let Some((head, klen, tail)) = self.split_key(key) else { return false };
         if !self.make_room(1 + words_for(tail.len() + bytes.len())) {
             return false;
@@ -337,7 +349,13 @@ impl Page<'_> {
 
     /// Replaces the payload of slot `at`. False: it does not fit, and nothing changed.
     #[must_use]
-    pub(crate) fn replace_record(self, at: usize, key: &[u8], lsn: u64, payload: LeafPayload<'_>) -> bool {
+    pub(crate) fn replace_record(
+        self,
+        at: usize,
+        key: &[u8],
+        lsn: u64,
+        payload: LeafPayload<'_>,
+    ) -> bool {
         payload.encoded(lsn, |meta, bytes| {
             let Some((head, klen, tail)) = self.split_key(key) else { return false };
             let slot = self.slot(at);

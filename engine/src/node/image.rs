@@ -65,11 +65,19 @@ pub(crate) fn decode(image: &[u64], page: Page<'_>, expect: PageId) -> Result<()
     let data = usize::from(word(4) as u16);
     let front = SLOTS_AT + count;
     if front > data || data > end {
-        return Err(Fault::new("slots and cells overlap", format!("{front} <= cells <= {end}"), data));
+        return Err(Fault::new(
+            "slots and cells overlap",
+            format!("{front} <= cells <= {end}"),
+            data,
+        ));
     }
     if front + end - data > image.len() || image.len() > end {
         let expected = (front + end - data) * 8;
-        return Err(Fault::new("image length", format!("at least {expected} bytes"), image.len() * 8));
+        return Err(Fault::new(
+            "image length",
+            format!("at least {expected} bytes"),
+            image.len() * 8,
+        ));
     }
     for at in 0..front {
         page.store(at, word(at));

@@ -299,7 +299,11 @@ impl<'a> Page<'a> {
     /// The word that holds child `at`; `count()` names the upper child.
     #[inline(always)]
     pub(crate) fn child_slot(self, at: usize) -> Option<&'a AtomicU64> {
-        if at >= self.count() { self.words.get(UPPER_AT) } else { self.words.get(self.slot(at).offset()) }
+        if at >= self.count() {
+            self.words.get(UPPER_AT)
+        } else {
+            self.words.get(self.slot(at).offset())
+        }
     }
 
     /// Child `at`; `count()` names the upper child.

@@ -60,7 +60,8 @@ impl<'a> Page<'a> {
             for word in &self.words[HINTS_AT..HINTS_AT + HINTS / 2] {
                 // Relaxed: R2.
                 let pair = word.load(Atomic::Relaxed);
-                below += usize::from((pair as u32) < head) + usize::from(((pair >> 32) as u32) < head);
+                below +=
+                    usize::from((pair as u32) < head) + usize::from(((pair >> 32) as u32) < head);
             }
             base = below * step;
             let end = if below < HINTS { base + step } else { len };
@@ -201,9 +202,11 @@ impl<'a> Page<'a> {
         let copied = self.append_prefix(&mut prefix);
         prefix.extend([0; 4]);
         front.words.clear();
-        front.words.extend(prefix.chunks_exact(8).map(|chunk| {
-            u64::from_le_bytes(chunk.try_into().expect("chunks of eight"))
-        }));
+        front.words.extend(
+            prefix
+                .chunks_exact(8)
+                .map(|chunk| u64::from_le_bytes(chunk.try_into().expect("chunks of eight"))),
+        );
         front.prefix_len = len;
         front.bytes = prefix;
         copied
@@ -238,15 +241,22 @@ impl<'a> Page<'a> {
     }
 
     #[cold]
-    fn copy_short(self, record: LeafRecord, out: &mut Vec<u64>, key_len: usize) -> Option<(usize, usize)> {
+    fn copy_short(
+        self,
+        record: LeafRecord,
+        out: &mut Vec<u64>,
+        key_len: usize,
+    ) -> Option<(usize, usize)> {
         let mut bytes = Vec::with_capacity(key_len + record.meta.payload_len() + 8);
         self.append_key_front(record.slot, &mut bytes)?;
         self.append_bytes(record.slot.offset() + 1, 0, record.meta.payload_len(), &mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let start = out.len() * 8;
-        out.extend(bytes.chunks_exact(8).map(|chunk| {
-            u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
-        }));
+        out.extend(
+            bytes
+                .chunks_exact(8)
+                .map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))),
+        );
         Some((start, key_len))
     }
 

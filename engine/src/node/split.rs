@@ -4,7 +4,9 @@
 //! holds X on both. `None` means damage in memory ([N3] broken).
 
 use super::edit::{RecordMeta, with_copy};
-use super::{ChildWord, FLAG_UPPER, Kind, Page, SLOTS_AT, UPPER_AT, common_prefix_bytes, words_for};
+use super::{
+    ChildWord, FLAG_UPPER, Kind, Page, SLOTS_AT, UPPER_AT, common_prefix_bytes, words_for,
+};
 use crate::id::PageId;
 
 /// Where a page is cut.
@@ -49,7 +51,13 @@ fn middle(page: Page<'_>, first: usize, last: usize) -> (usize, usize) {
 }
 
 /// Words of a leaf that takes slots `from..to` of `page` between fences that are not wider than its own.
-fn leaf_words(page: Page<'_>, from: usize, to: usize, lower: &[u8], upper: Option<&[u8]>) -> Option<usize> {
+fn leaf_words(
+    page: Page<'_>,
+    from: usize,
+    to: usize,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+) -> Option<usize> {
     let prefix = upper.map_or(0, |upper| common_prefix_bytes(lower, upper));
     let more = prefix.checked_sub(page.prefix_len())?;
     let fences = words_for(lower.len()) + upper.map_or(0, |upper| words_for(upper.len()));
@@ -136,7 +144,12 @@ fn append_slots(source: Page<'_>, from: usize, to: usize, target: Page<'_>) -> O
         let fits = if leaf {
             let meta = RecordMeta::from_word(source.load(slot.offset()));
             payload.clear();
-            source.append_bytes(slot.offset() + 1, slot.tail_len(), meta.payload_len(), &mut payload);
+            source.append_bytes(
+                slot.offset() + 1,
+                slot.tail_len(),
+                meta.payload_len(),
+                &mut payload,
+            );
             target.insert_raw_record(count, &key, meta, &payload)
         } else {
             target.insert_child_unsampled(count, &key, source.child(at))
@@ -222,7 +235,9 @@ pub(crate) fn merge(left: Page<'_>, right: Page<'_>, separator: &[u8]) -> Option
 impl Page<'_> {
     fn record_payload_len(self, at: usize) -> usize {
         match self.kind() {
-            Some(Kind::Leaf) => RecordMeta::from_word(self.load(self.slot(at).offset())).payload_len(),
+            Some(Kind::Leaf) => {
+                RecordMeta::from_word(self.load(self.slot(at).offset())).payload_len()
+            }
             _ => 0,
         }
     }

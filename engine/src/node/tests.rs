@@ -40,7 +40,11 @@ fn contents(page: Page<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..page.count()).map(|at| read(page, at)).collect()
 }
 
-fn fill_randomly(page: Page<'_>, rng: &mut fastrand::Rng, steps: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn fill_randomly(
+    page: Page<'_>,
+    rng: &mut fastrand::Rng,
+    steps: usize,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut model = BTreeMap::new();
     let key_max = key_bytes_max(page.len_bytes());
     for _ in 0..steps {
@@ -131,7 +135,8 @@ fn inner_split_moves_the_middle_separator_up_and_merge_pulls_it_down() {
     }
     left.set_child(left.count(), ChildWord::unhinted(PageId(160)));
     left.finish();
-    let children = |page: Page<'_>| (0..=page.count()).map(|at| page.child(at).page().0).collect::<Vec<_>>();
+    let children =
+        |page: Page<'_>| (0..=page.count()).map(|at| page.child(at).page().0).collect::<Vec<_>>();
     let before = children(left);
     let point = choose_inner(left).expect("well formed");
     split_off(left, right, PageId(3), &point).expect("well formed");
@@ -142,7 +147,11 @@ fn inner_split_moves_the_middle_separator_up_and_merge_pulls_it_down() {
     merge(left, right, &point.separator).expect("well formed");
     left.verify(PageId(2)).expect("merged page is well formed");
     assert_eq!(children(left), before);
-    assert_eq!(left.find_child(b"separator-00003"), 4, "a separator belongs to the child behind it");
+    assert_eq!(
+        left.find_child(b"separator-00003"),
+        4,
+        "a separator belongs to the child behind it"
+    );
 }
 
 #[test]
@@ -171,7 +180,8 @@ fn images_come_back_and_leave_out_the_hole() {
         let (page, other) = (Page::new(&a), Page::new(&b));
         page.format(0, PageId(9), TreeId(3), b"", None);
         for n in 0..20_u32 {
-            let done = page.push_record(&n.to_be_bytes(), 5, LeafPayload::Inline(&[rng.u8(..); 30]));
+            let done =
+                page.push_record(&n.to_be_bytes(), 5, LeafPayload::Inline(&[rng.u8(..); 30]));
             assert!(done);
         }
         page.finish();
@@ -261,11 +271,20 @@ fn every_page_size_holds_two_records_of_greatest_size() {
         let page = Page::new(&memory);
         let fence = |last: u8| [vec![b'm'; key_bytes_max(bytes) - 1], vec![last]].concat();
         // Fences that share nothing, so that no prefix is saved.
-        page.format(0, PageId(9), TreeId(3), &[vec![1], fence(1)].concat()[..key_bytes_max(bytes)], Some(&fence(9)));
+        page.format(
+            0,
+            PageId(9),
+            TreeId(3),
+            &[vec![1], fence(1)].concat()[..key_bytes_max(bytes)],
+            Some(&fence(9)),
+        );
         let value = vec![7; cell_bytes_max(bytes) - 8 - key_bytes_max(bytes)];
         for n in 0..2_u8 {
             let key = [vec![2 + n], vec![b'k'; key_bytes_max(bytes) - 1]].concat();
-            assert!(page.push_record(&key, 0, LeafPayload::Inline(&value)), "page of {bytes} bytes");
+            assert!(
+                page.push_record(&key, 0, LeafPayload::Inline(&value)),
+                "page of {bytes} bytes"
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::image::Fault;
 use super::{
-    Kind, LeafPayload, Page, SLOTS_AT, Slot, UPPER_AT, common_prefix_bytes, key_bytes_max, words_for,
+    Kind, LeafPayload, Page, SLOTS_AT, Slot, UPPER_AT, common_prefix_bytes, key_bytes_max,
+    words_for,
 };
 use crate::id::PageId;
 use std::cmp::Ordering;
@@ -44,7 +45,9 @@ impl Page<'_> {
             return Err(Fault::new(
                 "fence keys",
                 "two fences at the end of the page",
-                format!("{lower_len} bytes at word {lower_at}, {upper_len} bytes at word {upper_at}"),
+                format!(
+                    "{lower_len} bytes at word {lower_at}, {upper_len} bytes at word {upper_at}"
+                ),
             ));
         }
         let lower = self.lower().unwrap_or_default();
@@ -74,15 +77,25 @@ impl Page<'_> {
                 && slot.offset() < upper_at
                 && slot.offset() + self.cell_words(slot) <= upper_at;
             if !inside {
-                return Err(Fault::new("cell place", format!("words {data} to {upper_at}"), slot.offset()));
+                return Err(Fault::new(
+                    "cell place",
+                    format!("words {data} to {upper_at}"),
+                    slot.offset(),
+                ));
             }
             if self.prefix_len() + slot.klen() > key_max {
                 return Err(Fault::new("key length", format!("at most {key_max}"), slot.klen()));
             }
             if kind == Kind::Leaf {
                 let meta = super::RecordMeta::from_word(self.load(slot.offset()));
-                if meta.is_tombstone() || meta.is_extent() && meta.payload_len() != LeafPayload::EXTENT_BYTES {
-                    return Err(Fault::new("record flags", "a value or an extent", self.load(slot.offset())));
+                if meta.is_tombstone()
+                    || meta.is_extent() && meta.payload_len() != LeafPayload::EXTENT_BYTES
+                {
+                    return Err(Fault::new(
+                        "record flags",
+                        "a value or an extent",
+                        self.load(slot.offset()),
+                    ));
                 }
             } else if self.child(at).page() == PageId::NONE {
                 return Err(Fault::new("child page", "a page id", 0));
@@ -99,7 +112,9 @@ impl Page<'_> {
     }
 
     fn verify_order(self) -> Result<(), Fault> {
-        let fault = |at| Fault::new("key order", "strictly ascending between the fences", format!("slot {at}"));
+        let fault = |at| {
+            Fault::new("key order", "strictly ascending between the fences", format!("slot {at}"))
+        };
         let count = self.count();
         for at in 1..count {
             if self.cmp_slots(self.slot(at - 1), self.slot(at)) != Ordering::Less {

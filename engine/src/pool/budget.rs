@@ -118,11 +118,7 @@ impl Budget {
         let (mut fit, mut over) = (FRAMES_MIN, pages.min(FrameId::COUNT_MAX) + 1);
         while over - fit > 1 {
             let middle = fit + (over - fit) / 2;
-            if fits(middle) {
-                fit = middle
-            } else {
-                over = middle
-            }
+            if fits(middle) { fit = middle } else { over = middle }
         }
         Some(of(fit))
     }

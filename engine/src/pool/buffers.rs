@@ -24,13 +24,8 @@ pub(super) struct Buffer<'a> {
 impl Buffers {
     /// `count` buffers, at least one, of `page_bytes` bytes.
     pub(super) fn new(count: usize, page_bytes: usize) -> Buffers {
-        let free = (0..count.max(1))
-            .map(|_| AlignedBuf::new(page_bytes))
-            .collect();
-        Buffers {
-            free: Mutex::new(free),
-            given_back: Condvar::new(),
-        }
+        let free = (0..count.max(1)).map(|_| AlignedBuf::new(page_bytes)).collect();
+        Buffers { free: Mutex::new(free), given_back: Condvar::new() }
     }
 
     /// A buffer, once there is one. It holds whatever it held last.
@@ -41,10 +36,7 @@ impl Buffers {
             if let Some(buf) = free.pop() {
                 return Buffer { buffers: self, buf };
             }
-            free = self
-                .given_back
-                .wait(free)
-                .unwrap_or_else(PoisonError::into_inner);
+            free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -52,11 +44,7 @@ impl Buffers {
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
         let buf = std::mem::take(&mut self.buf);
-        self.buffers
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(buf);
+        self.buffers.free.lock().unwrap_or_else(PoisonError::into_inner).push(buf);
         self.buffers.given_back.notify_one();
     }
 }

@@ -87,15 +87,10 @@ impl Pool {
     ) -> Result<CheckpointReport> {
         let begun = Instant::now();
         // Batch and order are cleared before they are used.
-        let mut work = self
-            .checkpointer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut work = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut report = CheckpointReport::default();
         self.freeze(at_close, &mut report)?;
-        let done = self
-            .write_frozen(&mut work, &mut report)
-            .and_then(|()| self.store.publish());
+        let done = self.write_frozen(&mut work, &mut report).and_then(|()| self.store.publish());
         if let Err(error) = done {
             self.side.abandon(|| self.store.abort());
             return Err(error);
@@ -167,8 +162,7 @@ impl Pool {
             let epoch = header.dirty_epoch.load(Ordering::Acquire);
             if epoch != 0 && epoch <= frozen.0 {
                 // Relaxed: only to sort by; read again under S.
-                work.order
-                    .push((header.ident.load(Ordering::Relaxed), FrameId(next as u32)));
+                work.order.push((header.ident.load(Ordering::Relaxed), FrameId(next as u32)));
             }
             next += 1;
         }
@@ -182,12 +176,7 @@ impl Pool {
         frozen: Epoch,
         report: &mut CheckpointReport,
     ) -> Result<()> {
-        let Checkpointer {
-            batch,
-            batch_images,
-            order,
-            ..
-        } = work;
+        let Checkpointer { batch, batch_images, order, .. } = work;
         for frames in order.chunks(*batch_images) {
             batch.clear();
             for &(_, frame) in frames {
@@ -216,10 +205,7 @@ impl Pool {
         let written = waiting.chunks(batch_images).try_for_each(|part| {
             let images: Vec<_> = part
                 .iter()
-                .map(|aside| Image {
-                    page: aside.page,
-                    bytes: &aside.buf[..aside.bytes],
-                })
+                .map(|aside| Image { page: aside.page, bytes: &aside.buf[..aside.bytes] })
                 .collect();
             let placements = self.store.write_images(&images)?;
             for (aside, placement) in part.iter().zip(placements) {

@@ -49,8 +49,7 @@ impl ClockWord<'_> {
 
     /// A page came from disk.
     pub(super) fn loaded(self, inner: bool) {
-        self.0
-            .store(if inner { INNER | EXTRA } else { PROB }, Ordering::Relaxed);
+        self.0.store(if inner { INNER | EXTRA } else { PROB }, Ordering::Relaxed);
     }
 
     /// A page was made; its level is not known yet.
@@ -93,9 +92,7 @@ mod tests {
     use super::*;
 
     fn passes_until_victim(word: &AtomicU64, inner: bool) -> usize {
-        (1..)
-            .find(|_| ClockWord(word).pass(|| inner))
-            .expect("the loop ends by [C1]")
+        (1..).find(|_| ClockWord(word).pass(|| inner)).expect("the loop ends by [C1]")
     }
 
     #[test]

@@ -93,9 +93,7 @@ impl Patience {
         if self.0 <= 4 {
             primitives::yield_now();
         } else {
-            std::thread::sleep(Duration::from_micros(
-                20 << self.0.min(11).saturating_sub(5),
-            ));
+            std::thread::sleep(Duration::from_micros(20 << self.0.min(11).saturating_sub(5)));
         }
     }
 }
@@ -179,11 +177,7 @@ impl Pool {
         if header.dirty_epoch.load(Ordering::Acquire) != 0 {
             return Step::Dirty(frame);
         }
-        if self.try_evict(frame) {
-            Step::Evicted(frame)
-        } else {
-            Step::Nothing
-        }
+        if self.try_evict(frame) { Step::Evicted(frame) } else { Step::Nothing }
     }
 
     /// Evicts a clean page if neither its frame nor its cell is latched.
@@ -215,14 +209,12 @@ impl Pool {
         if victims.as_slice().is_empty() {
             return None;
         }
-        self.batches
-            .iter()
-            .find_map(|batch| match batch.try_lock() {
-                Ok(guard) => Some(guard),
-                // A batch is cleared before it is used.
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            })
+        self.batches.iter().find_map(|batch| match batch.try_lock() {
+            Ok(guard) => Some(guard),
+            // A batch is cleared before it is used.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        })
     }
 
     /// To be called by writers before they enter the gate or latch anything: if nearly every frame is dirty, a batch is

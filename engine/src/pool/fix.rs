@@ -89,13 +89,7 @@ impl Pool {
                 return Ok(found);
             }
             let x = self.latch(frame).exclusive();
-            match residency::claim(
-                self.frames.headers(),
-                self.frames.hash(),
-                page.0,
-                frame.0,
-                x,
-            ) {
+            match residency::claim(self.frames.headers(), self.frames.hash(), page.0, frame.0, x) {
                 Ok(x) => return self.fill(page, frame, x).map(|at| (frame, at)),
                 Err((x, _other)) => {
                     x.release_clean();
@@ -131,10 +125,8 @@ impl Pool {
         let mut buf = self.read_buffers.take();
         let bytes = self.store.read_page(page, &mut buf)?;
         let words = &buf.as_words()[..bytes / 8];
-        image::decode(words, self.page(frame), page).map_err(|fault| {
-            self.store
-                .corrupt(page, fault.what, fault.expected, fault.got)
-        })
+        image::decode(words, self.page(frame), page)
+            .map_err(|fault| self.store.corrupt(page, fault.what, fault.expected, fault.got))
     }
 
     /// Lets the child word `old` in `slot` of the parent hint at `frame`, if the parent is still at version
@@ -159,11 +151,7 @@ impl Pool {
     /// A frame that nobody else has goes back to the free list. Its ident is 0.
     pub(super) fn give_back(&self, frame: FrameId) {
         // Relaxed: [P3], nobody else stores to it.
-        debug_assert_eq!(
-            self.frames.header(frame).ident.load(Ordering::Relaxed),
-            0,
-            "[P3]"
-        );
+        debug_assert_eq!(self.frames.header(frame).ident.load(Ordering::Relaxed), 0, "[P3]");
         self.free
             .push(frame)
             .expect("the free list has room for every frame, and [P3] each is there once");

@@ -61,19 +61,13 @@ impl Frames {
     /// # Errors
     /// [`Error::Io`] if the operating system gives none.
     pub(super) fn new(budget: &Budget, prefault: bool) -> Result<Frames> {
-        let options = RegionOptions {
-            huge_pages: budget.huge_pages,
-            prefault,
-        };
+        let options = RegionOptions { huge_pages: budget.huge_pages, prefault };
         let region = Region::map(budget.region_bytes(), options).map_err(|source| Error::Io {
             op: "map memory for the cache",
             path: "(memory)".into(),
             source: Arc::new(source),
         })?;
-        assert!(
-            region.len() >= budget.region_bytes(),
-            "a region is as long as was asked"
-        );
+        assert!(region.len() >= budget.region_bytes(), "a region is as long as was asked");
         let base = region.ptr();
         // SAFETY: [F1]: the headers start inside the region.
         let headers = unsafe { base.add(budget.frame_bytes()) };
@@ -130,10 +124,7 @@ impl Frames {
     #[inline(always)]
     pub(super) fn page(&self, frame: FrameId) -> Page<'_> {
         let frame = frame.0 as usize;
-        assert!(
-            frame < self.count,
-            "frame ids that leave the pool are below the number of frames"
-        );
+        assert!(frame < self.count, "frame ids that leave the pool are below the number of frames");
         // SAFETY: [F1], [F3]: the frame lies inside the region.
         let first = unsafe { self.words.add(frame << self.page_words_log2) };
         // SAFETY: [F1], [F2], [F3]: a frame is `page_words` aligned words, reached only as atomics.

@@ -49,13 +49,7 @@ impl<'p> FrameX<'p> {
     /// The page that it holds.
     pub(crate) fn page_id(&self) -> PageId {
         // Relaxed: [P2], X is held.
-        PageId(
-            self.pool
-                .frames
-                .header(self.frame)
-                .ident
-                .load(Ordering::Relaxed),
-        )
+        PageId(self.pool.frames.header(self.frame).ident.load(Ordering::Relaxed))
     }
 
     /// Releases the latch and keeps the version: nothing was stored in the page.
@@ -88,13 +82,7 @@ impl Pool {
         // Relaxed: [T1], the gate carries the edge from the freeze that set it.
         let epoch = self.store.epoch();
         // Relaxed: [P2], X is held.
-        if self
-            .frames
-            .header(x.frame)
-            .dirty_epoch
-            .load(Ordering::Relaxed)
-            == epoch.0
-        {
+        if self.frames.header(x.frame).dirty_epoch.load(Ordering::Relaxed) == epoch.0 {
             return Ok(());
         }
         self.touch_first(x, epoch)
@@ -114,9 +102,7 @@ impl Pool {
         }
         // Release: [T2], pairs with the scan of a checkpoint.
         header.dirty_epoch.store(epoch.0, Ordering::Release);
-        self.counters
-            .dirtied_bytes
-            .add(self.budget.page_bytes as u64);
+        self.counters.dirtied_bytes.add(self.budget.page_bytes as u64);
         Ok(())
     }
 
@@ -124,12 +110,7 @@ impl Pool {
     /// image is put aside, or written at once if there is no room.
     fn keep_for_checkpoint(&self, x: &FrameX<'_>) -> Result<()> {
         // Relaxed: [P2], X is held.
-        let dirty = Epoch(
-            self.frames
-                .header(x.frame)
-                .dirty_epoch
-                .load(Ordering::Relaxed),
-        );
+        let dirty = Epoch(self.frames.header(x.frame).dirty_epoch.load(Ordering::Relaxed));
         // By [T1] this is at most stale in that the checkpoint was aborted; `put` looks again.
         if dirty.0 == 0 || dirty > self.store.frozen_epoch() {
             return Ok(());
@@ -137,18 +118,13 @@ impl Pool {
         let page = x.page_id();
         if let Some(mut buf) = self.side.take_buffer() {
             let bytes = image::encode(x.page(), buf.as_words_mut());
-            self.side.put(page, dirty, buf, bytes, || {
-                dirty <= self.store.frozen_epoch()
-            });
+            self.side.put(page, dirty, buf, bytes, || dirty <= self.store.frozen_epoch());
             self.counters.put_aside.add(1);
             return Ok(());
         }
         let mut buf = self.read_buffers.take();
         let bytes = image::encode(x.page(), buf.as_words_mut());
-        let placements = self.store.write_images(&[Image {
-            page,
-            bytes: &buf[..bytes],
-        }])?;
+        let placements = self.store.write_images(&[Image { page, bytes: &buf[..bytes] }])?;
         for placement in placements {
             self.store.install(page, placement, dirty);
             self.counters.writebacks.add(1);
@@ -173,12 +149,7 @@ impl Pool {
         }
         // Out of the map before it is out of the hash: nobody loads what was freed.
         self.store.free_page(page);
-        residency::unclaim(
-            self.frames.headers(),
-            self.frames.hash(),
-            frame.0,
-            x.into_latch(),
-        );
+        residency::unclaim(self.frames.headers(), self.frames.hash(), frame.0, x.into_latch());
         self.give_back(frame);
     }
 

@@ -169,12 +169,9 @@ impl Pool {
         let frames = Frames::new(&budget, options.prefault)?;
         let free = ArrayQueue::new(budget.frames);
         for frame in 0..budget.frames as u32 {
-            free.push(FrameId(frame))
-                .expect("the free list has room for every frame");
+            free.push(FrameId(frame)).expect("the free list has room for every frame");
         }
-        let batches = (0..budget.evict_batches)
-            .map(|_| Mutex::new(Batch::new(&budget)))
-            .collect();
+        let batches = (0..budget.evict_batches).map(|_| Mutex::new(Batch::new(&budget))).collect();
         Ok(Pool {
             store,
             frame_hints: options.frame_hints,
@@ -222,13 +219,8 @@ impl Pool {
 
     /// Fewest bytes of cache that a pool with pages of `page_bytes` bytes can be made of.
     pub(crate) fn cache_bytes_min(page_bytes: u32) -> u64 {
-        Budget::of_frames(
-            FRAMES_MIN,
-            page_bytes as usize,
-            PageHashLatches::PerCell,
-            false,
-        )
-        .bytes_total() as u64
+        Budget::of_frames(FRAMES_MIN, page_bytes as usize, PageHashLatches::PerCell, false)
+            .bytes_total() as u64
     }
 
     /// The store below.
@@ -282,17 +274,10 @@ impl Pool {
     /// frames go one after the other. The caller holds no latch, no reservation and is outside the gate.
     pub(crate) fn ticket(&self) -> Ticket<'_> {
         // A holder that panicked left nothing half done behind this lock.
-        Ticket {
-            _turn: self.ticket.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        Ticket { _turn: self.ticket.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 }
 
 fn bad_option(option: &'static str, actual: u64, allowed: String) -> crate::error::Error {
-    Usage::BadOption {
-        option,
-        actual: actual.to_string(),
-        allowed,
-    }
-    .into()
+    Usage::BadOption { option, actual: actual.to_string(), allowed }.into()
 }

@@ -42,20 +42,14 @@ impl Permits {
     pub(super) fn new(frames: usize) -> Permits {
         let left = (frames.saturating_sub(8) / 8).max(1);
         debug_assert!(left * RESERVE_MAX <= frames / 2, "[R1]");
-        Permits {
-            left: Mutex::new(left),
-            given_back: Condvar::new(),
-        }
+        Permits { left: Mutex::new(left), given_back: Condvar::new() }
     }
 
     fn take(&self) -> Permit<'_> {
         // A poisoned lock is no harm: the number is always whole.
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         while *left == 0 {
-            left = self
-                .given_back
-                .wait(left)
-                .unwrap_or_else(PoisonError::into_inner);
+            left = self.given_back.wait(left).unwrap_or_else(PoisonError::into_inner);
         }
         *left -= 1;
         Permit(self)
@@ -116,10 +110,7 @@ impl Pool {
         n: usize,
         allocate: impl Fn() -> Result<PageId>,
     ) -> Result<Reservation<'_>> {
-        assert!(
-            n <= RESERVE_MAX,
-            "a reservation is for at most {RESERVE_MAX} pages"
-        );
+        assert!(n <= RESERVE_MAX, "a reservation is for at most {RESERVE_MAX} pages");
         let inside = self.gate.enter();
         let permit = self.permits.take();
         // From here on dropping gives back what there is.
@@ -170,21 +161,12 @@ impl<'p> Reservation<'p> {
             .pages
             .pop()
             .expect("a structure modification creates no more pages than it reserved");
-        let frame = self
-            .frames
-            .pop()
-            .expect("there are as many frames as page ids");
+        let frame = self.frames.pop().expect("there are as many frames as page ids");
         let header = pool.frames.header(frame);
         // Nobody holds it for long: a hand or a reader of the page before, that finds ident 0.
         let mut x = header.latch.exclusive();
         let x = loop {
-            match residency::claim(
-                pool.frames.headers(),
-                pool.frames.hash(),
-                page.0,
-                frame.0,
-                x,
-            ) {
+            match residency::claim(pool.frames.headers(), pool.frames.hash(), page.0, frame.0, x) {
                 Ok(x) => break x,
                 Err((back, other)) => {
                     x = back;
@@ -194,14 +176,10 @@ impl<'p> Reservation<'p> {
         };
         // Release: pairs with the scan of a checkpoint. The epoch stands still: the thread is inside the
         // gate.
-        header
-            .dirty_epoch
-            .store(pool.store.epoch().0, Ordering::Release);
+        header.dirty_epoch.store(pool.store.epoch().0, Ordering::Release);
         ClockWord(&header.clock).created();
         pool.counters.dirty.add(1);
-        pool.counters
-            .dirtied_bytes
-            .add(pool.budget.page_bytes as u64);
+        pool.counters.dirtied_bytes.add(pool.budget.page_bytes as u64);
         FrameX::new(pool, frame, x)
     }
 }

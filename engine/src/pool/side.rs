@@ -41,11 +41,7 @@ impl SideImages {
     /// Room for `count` images of pages of `page_bytes` bytes.
     pub(super) fn new(count: usize, page_bytes: usize) -> SideImages {
         let empty = (0..count).map(|_| AlignedBuf::new(page_bytes)).collect();
-        SideImages(Mutex::new(State {
-            empty,
-            waiting: Vec::with_capacity(count),
-            doomed: None,
-        }))
+        SideImages(Mutex::new(State { empty, waiting: Vec::with_capacity(count), doomed: None }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,12 +65,7 @@ impl SideImages {
     ) {
         let mut state = self.state();
         if in_progress() {
-            state.waiting.push(SideImage {
-                page,
-                epoch,
-                bytes,
-                buf,
-            });
+            state.waiting.push(SideImage { page, epoch, bytes, buf });
         } else {
             state.empty.push(buf);
         }
@@ -92,9 +83,7 @@ impl SideImages {
 
     /// The buffers of images that have been written, or never will be.
     pub(super) fn give_back(&self, images: Vec<SideImage>) {
-        self.state()
-            .empty
-            .extend(images.into_iter().map(|image| image.buf));
+        self.state().empty.extend(images.into_iter().map(|image| image.buf));
     }
 
     /// An image that the checkpoint needs is lost.
@@ -119,8 +108,6 @@ impl SideImages {
         let mut state = self.state();
         abort();
         let waiting = std::mem::take(&mut state.waiting);
-        state
-            .empty
-            .extend(waiting.into_iter().map(|image| image.buf));
+        state.empty.extend(waiting.into_iter().map(|image| image.buf));
     }
 }

@@ -63,9 +63,7 @@ pub(super) struct Counters {
 impl Default for Counters {
     fn default() -> Counters {
         Counters {
-            hash_hits: (0..COUNTER_STRIPES)
-                .map(|_| Stripe(AtomicU64::new(0)))
-                .collect(),
+            hash_hits: (0..COUNTER_STRIPES).map(|_| Stripe(AtomicU64::new(0))).collect(),
             loads: Counter::default(),
             evictions: Counter::default(),
             writebacks: Counter::default(),
@@ -85,16 +83,13 @@ impl Counters {
     pub(super) fn hash_hit(&self) {
         let stripe = &self.hash_hits[thread_index() % COUNTER_STRIPES].0;
         // Relaxed: as for `Counter`.
-        stripe.store(
-            stripe.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
+        stripe.store(stripe.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     fn hash_hits(&self) -> u64 {
-        self.hash_hits.iter().fold(0, |sum, stripe| {
-            sum.wrapping_add(stripe.0.load(Ordering::Relaxed))
-        })
+        self.hash_hits
+            .iter()
+            .fold(0, |sum, stripe| sum.wrapping_add(stripe.0.load(Ordering::Relaxed)))
     }
 }
 

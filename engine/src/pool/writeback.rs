@@ -75,17 +75,8 @@ impl Batch {
     ) {
         let words = self.page_bytes / 8;
         let start = self.taken.len() * words;
-        let bytes = image::encode(
-            page_view,
-            &mut self.buf.as_words_mut()[start..start + words],
-        );
-        self.taken.push(Taken {
-            frame,
-            page,
-            epoch,
-            at,
-            bytes,
-        });
+        let bytes = image::encode(page_view, &mut self.buf.as_words_mut()[start..start + words]);
+        self.taken.push(Taken { frame, page, epoch, at, bytes });
     }
 
     fn images(&self) -> Vec<Image<'_>> {
@@ -93,10 +84,7 @@ impl Batch {
         self.taken
             .iter()
             .zip(places)
-            .map(|(taken, place)| Image {
-                page: taken.page,
-                bytes: &place[..taken.bytes],
-            })
+            .map(|(taken, place)| Image { page: taken.page, bytes: &place[..taken.bytes] })
             .collect()
     }
 }

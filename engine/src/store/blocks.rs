@@ -73,10 +73,7 @@ impl Blocks {
     /// breaks [B1].
     pub(super) fn complement(mut used: Vec<Run>, end: u64) -> Result<Blocks, RunFault> {
         used.sort_unstable();
-        let mut blocks = Blocks {
-            end: end.max(RESERVED_BLOCKS),
-            ..Blocks::default()
-        };
+        let mut blocks = Blocks { end: end.max(RESERVED_BLOCKS), ..Blocks::default() };
         let mut at = RESERVED_BLOCKS;
         for run in used {
             if run.start < RESERVED_BLOCKS || run.end() > blocks.end {
@@ -135,10 +132,7 @@ impl Blocks {
         if end > self.end {
             let start = self.end;
             self.end = end;
-            self.merge_free(Run {
-                start,
-                len: end - start,
-            });
+            self.merge_free(Run { start, len: end - start });
         }
     }
 
@@ -326,10 +320,7 @@ mod tests {
     #[test]
     fn overlapping_and_outside_runs_are_named() {
         let fault = |used| Blocks::complement(used, 100).expect_err("faulty");
-        assert_eq!(
-            fault(vec![run(50, 2), run(40, 11)]),
-            RunFault::Overlap(run(50, 2))
-        );
+        assert_eq!(fault(vec![run(50, 2), run(40, 11)]), RunFault::Overlap(run(50, 2)));
         assert_eq!(fault(vec![run(31, 2)]), RunFault::Outside(run(31, 2)));
         assert_eq!(fault(vec![run(99, 2)]), RunFault::Outside(run(99, 2)));
     }

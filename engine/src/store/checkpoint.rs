@@ -57,9 +57,7 @@ impl Store {
         self.abort();
         lengths.sort_by_key(|(tree, _)| *tree);
         lengths.dedup_by_key(|(tree, _)| *tree);
-        let above_all = lengths
-            .last()
-            .map_or(0, |(tree, _)| tree.0.saturating_add(1));
+        let above_all = lengths.last().map_or(0, |(tree, _)| tree.0.saturating_add(1));
         let next_tree = TreeId(next_tree.0.max(above_all));
         let mut state = self.state_mut();
         let epoch = self.epoch();
@@ -103,18 +101,12 @@ impl Store {
         self.sync("sync pages")?;
         let slot = 1 - old_slot;
         let bytes = superblock.encode();
-        self.write_superblock(slot, &bytes)
-            .map_err(|error| self.poison(error))?;
+        self.write_superblock(slot, &bytes).map_err(|error| self.poison(error))?;
         self.sync("sync the superblock")?;
 
-        *self.durable() = Durable {
-            superblock,
-            slot,
-            lengths: manifest.lengths,
-            next_tree: manifest.next_tree,
-        };
-        self.state_mut()
-            .published(&written.map_pages, superblock.manifest);
+        *self.durable() =
+            Durable { superblock, slot, lengths: manifest.lengths, next_tree: manifest.next_tree };
+        self.state_mut().published(&written.map_pages, superblock.manifest);
         self.frozen_epoch.store(0, Ordering::Release); // Ordering: row `frozen_epoch`.
         self.cut_tail();
         match self.write_superblock(1 - slot, &bytes) {
@@ -203,10 +195,7 @@ impl Store {
     fn write_map_batch(&self, batch: &mut Vec<(AlignedBuf, Run)>) -> Result<()> {
         let writes: Vec<Write<'_>> = batch
             .iter()
-            .map(|(buf, run)| Write {
-                offset: BlockId(run.start).offset(),
-                bytes: buf,
-            })
+            .map(|(buf, run)| Write { offset: BlockId(run.start).offset(), bytes: buf })
             .collect();
         // The caller gives the runs back after a full disk: none is named here.
         self.write_runs(&writes, &[], "write the page map")?;
@@ -220,10 +209,7 @@ impl Store {
     }
 
     fn write_superblock(&self, slot: usize, bytes: &AlignedBuf) -> Result<()> {
-        let write = Write {
-            offset: SLOT_BLOCKS[slot].offset(),
-            bytes,
-        };
+        let write = Write { offset: SLOT_BLOCKS[slot].offset(), bytes };
         let written = self.disk.write(&[write]);
         written.map_err(|error| self.disk_error("write a superblock", error))
     }

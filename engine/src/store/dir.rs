@@ -72,9 +72,7 @@ fn look(dir: &Path) -> Result<Found> {
     let mut foreign = false;
     let mut database = false;
     for entry in entries {
-        let name = entry
-            .map_err(|error| disk_error("list", dir, error))?
-            .file_name();
+        let name = entry.map_err(|error| disk_error("list", dir, error))?.file_name();
         match name.to_str() {
             Some(DATA_NAME) => database = true,
             Some(LOCK_NAME | TEMPORARY_NAME) => {}
@@ -89,11 +87,7 @@ fn look(dir: &Path) -> Result<Found> {
 }
 
 fn foreign(dir: &Path, why: &'static str) -> Error {
-    OpenError::NotADatabase {
-        path: dir.to_owned(),
-        why,
-    }
-    .into()
+    OpenError::NotADatabase { path: dir.to_owned(), why }.into()
 }
 
 /// Makes the names in a directory durable.
@@ -185,9 +179,7 @@ impl Directory {
             .write(mode == Mode::Write)
             .open(&data)
             .map_err(|error| disk_error("open", &data, error))?;
-        let metadata = file
-            .metadata()
-            .map_err(|error| disk_error("examine", &data, error))?;
+        let metadata = file.metadata().map_err(|error| disk_error("examine", &data, error))?;
         if !metadata.is_file() {
             return Err(foreign(dir, "`data` is no plain file"));
         }
@@ -230,10 +222,7 @@ mod tests {
         let temp = temporary();
         let dir = temp.path().join("db");
         drop(create(&dir).expect("nothing there"));
-        assert!(matches!(
-            open_error(create(&dir)),
-            OpenError::AlreadyExists(_)
-        ));
+        assert!(matches!(open_error(create(&dir)), OpenError::AlreadyExists(_)));
         let (directory, store) = open(&dir, Mode::Write).expect("whole");
         assert_eq!(store.page_bytes(), 4096);
         assert_eq!(directory.data_path(), dir.join("data"));
@@ -246,10 +235,7 @@ mod tests {
             for name in leftovers {
                 fs::write(temp.path().join(name), b"torn").expect("room");
             }
-            assert!(matches!(
-                open_error(open(temp.path(), Mode::Write)),
-                OpenError::NotFound(_)
-            ));
+            assert!(matches!(open_error(open(temp.path(), Mode::Write)), OpenError::NotFound(_)));
             drop(create(temp.path()).expect("usable"));
             drop(open(temp.path(), Mode::Write).expect("whole"));
             assert!(!temp.path().join("data.tmp").exists());
@@ -281,10 +267,7 @@ mod tests {
         }
         assert_eq!(fs::read_dir(temp.path()).expect("there").count(), 1);
         let missing = temp.path().join("missing");
-        assert!(matches!(
-            open_error(open(&missing, Mode::Write)),
-            OpenError::NotFound(_)
-        ));
+        assert!(matches!(open_error(open(&missing, Mode::Write)), OpenError::NotFound(_)));
         assert!(!missing.exists());
     }
 
@@ -297,15 +280,7 @@ mod tests {
         #[cfg(unix)]
         std::os::unix::fs::symlink(&dir, &link).expect("links");
         let moved = temp.path().join("moved");
-        let is_ours = |error| {
-            matches!(
-                error,
-                OpenError::Locked {
-                    by: "this process",
-                    ..
-                }
-            )
-        };
+        let is_ours = |error| matches!(error, OpenError::Locked { by: "this process", .. });
         assert!(is_ours(open_error(open(&dir, Mode::Write))));
         assert!(is_ours(open_error(open(&dir, Mode::Read))));
         assert!(is_ours(open_error(open(&link, Mode::Write))));
@@ -326,14 +301,8 @@ mod tests {
             OpenError::Locked { by, .. } => by,
             other => panic!("{other}"),
         };
-        assert_eq!(
-            by(open_error(open(temp.path(), Mode::Write))),
-            "another process"
-        );
-        assert_eq!(
-            by(open_error(open(temp.path(), Mode::Read))),
-            "another process"
-        );
+        assert_eq!(by(open_error(open(temp.path(), Mode::Write))), "another process");
+        assert_eq!(by(open_error(open(temp.path(), Mode::Read))), "another process");
         drop(other);
         drop(open(temp.path(), Mode::Write).expect("released"));
     }
@@ -345,10 +314,7 @@ mod tests {
         let first = open(temp.path(), Mode::Read).expect("free");
         let second = open(temp.path(), Mode::Read).expect("shared");
         drop(first);
-        assert!(matches!(
-            open_error(open(temp.path(), Mode::Write)),
-            OpenError::Locked { .. }
-        ));
+        assert!(matches!(open_error(open(temp.path(), Mode::Write)), OpenError::Locked { .. }));
         drop(second);
         drop(open(temp.path(), Mode::Write).expect("released"));
     }

@@ -107,12 +107,8 @@ impl DirectoryLock {
         let identity = identity(dir).map_err(|error| disk_error("examine", dir, error))?;
         let registered = Registered::enter(dir, identity, write)?;
         let path = dir.join(LOCK_NAME);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .create(write)
-            .truncate(false)
-            .open(&path);
+        let file =
+            OpenOptions::new().read(true).write(write).create(write).truncate(false).open(&path);
         let file = match file {
             Ok(file) => file,
             Err(error) if !write && error.kind() == io::ErrorKind::NotFound => {
@@ -134,17 +130,10 @@ impl DirectoryLock {
                 if !write && error.kind() == io::ErrorKind::Unsupported => {} // [L2]
             Err(TryLockError::Error(error)) => return Err(disk_error("lock", &path, error)),
         }
-        Ok(DirectoryLock {
-            _file: Some(file),
-            _registered: registered,
-        })
+        Ok(DirectoryLock { _file: Some(file), _registered: registered })
     }
 }
 
 fn locked(dir: &Path, by: &'static str) -> Error {
-    OpenError::Locked {
-        path: dir.to_owned(),
-        by,
-    }
-    .into()
+    OpenError::Locked { path: dir.to_owned(), by }.into()
 }

@@ -142,10 +142,7 @@ mod tests {
         for manifest in [Manifest::default(), sample()] {
             let buf = manifest.encode();
             assert_eq!(buf.len() % BLOCK_BYTES, 0);
-            assert_eq!(
-                Manifest::decode(&buf[..manifest.bytes()], 5000),
-                Ok(manifest)
-            );
+            assert_eq!(Manifest::decode(&buf[..manifest.bytes()], 5000), Ok(manifest));
         }
     }
 
@@ -159,10 +156,7 @@ mod tests {
         for cut in [0, 8, 63, 64, 80, manifest.bytes() - 1] {
             assert!(Manifest::decode(&buf[..cut], 5000).is_err(), "cut at {cut}");
         }
-        assert!(
-            Manifest::decode(&buf[..manifest.bytes()], 100).is_err(),
-            "places past the end"
-        );
+        assert!(Manifest::decode(&buf[..manifest.bytes()], 100).is_err(), "places past the end");
     }
 
     #[test]

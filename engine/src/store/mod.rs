@@ -229,9 +229,7 @@ impl Store {
     /// [`Error::Poisoned`] with the first cause, once a write or sync has failed in an unknown way (\[S5]).
     pub(crate) fn health(&self) -> Result<()> {
         match self.poison.get() {
-            Some(cause) => Err(Error::Poisoned {
-                cause: cause.clone(),
-            }),
+            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
             None => Ok(()),
         }
     }
@@ -389,9 +387,7 @@ impl Store {
     /// caller.
     fn poison(&self, error: Error) -> Error {
         let cause = self.poison.get_or_init(|| Arc::new(error));
-        Error::Poisoned {
-            cause: cause.clone(),
-        }
+        Error::Poisoned { cause: cause.clone() }
     }
 
     fn disk_error(&self, op: &'static str, error: io::Error) -> Error {
@@ -450,13 +446,8 @@ impl Store {
                 break;
             }
         }
-        state
-            .blocks
-            .grown(grown.map_err(|error| self.disk_error(OP, error))?);
-        Ok(state
-            .blocks
-            .allocate(len)
-            .expect("the file has grown by what was short"))
+        state.blocks.grown(grown.map_err(|error| self.disk_error(OP, error))?);
+        Ok(state.blocks.allocate(len).expect("the file has grown by what was short"))
     }
 }
 

@@ -34,6 +34,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Greatest manifest that is believed, in bytes: that of sixty million map pages, some petabyte of data.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
 /// Refuses a page size that is no power of two from 4096 to 65536.
 pub(crate) fn check_page_bytes(page_bytes: u32) -> Result<()> {
     let in_range = (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&(page_bytes as usize));
@@ -122,7 +125,8 @@ impl Source<'_> {
             && placement.block.0 >= RESERVED_BLOCKS
             && placement.block.0 < self.file_blocks
             && placement.end() <= self.file_blocks
-            && bytes.div_ceil(BLOCK_BYTES as u64) == u64::from(placement.blocks);
+            && bytes.div_ceil(BLOCK_BYTES as u64) == u64::from(placement.blocks)
+            && bytes <= MANIFEST_BYTES_MAX;
         if !fits {
             return Err(self.fault(
                 SLOT_BLOCKS[slot].offset(),

@@ -109,20 +109,13 @@ impl Entries {
 
     /// End of the highest block that an entry names; 0 if nothing is mapped.
     pub(super) fn reach(&self) -> u64 {
-        self.mapped()
-            .map(|(_, placement)| placement.end())
-            .max()
-            .unwrap_or(0)
+        self.mapped().map(|(_, placement)| placement.end()).max().unwrap_or(0)
     }
 
     /// The bytes on disk, into the start of `out`; gives their number.
     pub(super) fn encode(&self, out: &mut [u8]) -> usize {
         let bytes = self.blocks() as usize * BLOCK_BYTES;
-        for (&packed, out) in self
-            .0
-            .iter()
-            .zip(out[..bytes].chunks_exact_mut(PLACEMENT_BYTES))
-        {
+        for (&packed, out) in self.0.iter().zip(out[..bytes].chunks_exact_mut(PLACEMENT_BYTES)) {
             Placement::unpack(packed).encode(out);
         }
         bytes
@@ -131,11 +124,7 @@ impl Entries {
     /// Reads bytes checked by their checksum already; on a fault gives the entry and what is wrong with it.
     pub(super) fn decode(bytes: &[u8], file_blocks: u64) -> Result<Entries, (usize, &'static str)> {
         let mut entries = Entries::empty();
-        for (index, bytes) in bytes
-            .chunks_exact(PLACEMENT_BYTES)
-            .take(ENTRIES)
-            .enumerate()
-        {
+        for (index, bytes) in bytes.chunks_exact(PLACEMENT_BYTES).take(ENTRIES).enumerate() {
             let entry = Placement::decode(bytes, file_blocks).map_err(|what| (index, what))?;
             entries.set(index, entry);
         }
@@ -157,10 +146,7 @@ pub(super) struct Slot {
 
 /// Map page index and entry of a page id.
 pub(super) fn place_of(page: PageId) -> (usize, usize) {
-    (
-        (page.0 / ENTRIES as u64) as usize,
-        (page.0 % ENTRIES as u64) as usize,
-    )
+    ((page.0 / ENTRIES as u64) as usize, (page.0 % ENTRIES as u64) as usize)
 }
 
 /// The current map.
@@ -199,13 +185,7 @@ impl PageMap {
         let mut held = Bits::NONE;
         held.set(0, index == 0); // [P1]
         self.with_free.insert(index);
-        self.slots.push(Slot {
-            on_disk_reach: entries.reach(),
-            entries,
-            live,
-            held,
-            on_disk,
-        });
+        self.slots.push(Slot { on_disk_reach: entries.reach(), entries, live, held, on_disk });
     }
 
     /// The lowest free id, now live. `None` when all 2^40 are used.
@@ -283,9 +263,7 @@ impl PageMap {
 
     pub(super) fn get(&self, page: PageId) -> Placement {
         let (index, entry) = place_of(page);
-        self.slots
-            .get(index)
-            .map_or(Placement::NONE, |slot| slot.entries.get(entry))
+        self.slots.get(index).map_or(Placement::NONE, |slot| slot.entries.get(entry))
     }
 
     /// Replaces the entry of a live page; gives the old one.
@@ -303,9 +281,7 @@ impl PageMap {
 
     pub(super) fn is_live(&self, page: PageId) -> bool {
         let (index, entry) = place_of(page);
-        self.slots
-            .get(index)
-            .is_some_and(|slot| slot.live.get(entry))
+        self.slots.get(index).is_some_and(|slot| slot.live.get(entry))
     }
 
     pub(super) fn is_provisional(&self, page: PageId) -> bool {
@@ -368,11 +344,7 @@ mod tests {
     use super::*;
 
     fn run(block: u64) -> Placement {
-        Placement {
-            block: BlockId(block),
-            blocks: 1,
-            checksum: block,
-        }
+        Placement { block: BlockId(block), blocks: 1, checksum: block }
     }
 
     #[test]
@@ -408,10 +380,7 @@ mod tests {
             assert_eq!(Entries::decode(&buf, 5000), Ok(entries.clone()));
         }
         let (buf, _) = encode_map_page(&entries, 0);
-        assert_eq!(
-            Entries::decode(&buf, 1000),
-            Err((1023, "run past the end of the file"))
-        );
+        assert_eq!(Entries::decode(&buf, 1000), Err((1023, "run past the end of the file")));
     }
 
     #[test]

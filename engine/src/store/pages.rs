@@ -88,26 +88,18 @@ impl Store {
             .iter()
             .map(|image| {
                 let bytes = image.bytes.len();
-                debug_assert!(
-                    bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES),
-                    "whole blocks"
-                );
+                debug_assert!(bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES), "whole blocks");
                 debug_assert!(bytes / BLOCK_BYTES <= RUN_BLOCKS_MAX as usize, "one run");
                 (bytes / BLOCK_BYTES) as u64
             })
             .collect();
-        let checksums: Vec<u64> = images
-            .iter()
-            .map(|image| page_checksum(image.page, image.bytes))
-            .collect();
+        let checksums: Vec<u64> =
+            images.iter().map(|image| page_checksum(image.page, image.bytes)).collect();
         let runs = self.give_out(&lens)?;
         let writes: Vec<Write<'_>> = images
             .iter()
             .zip(&runs)
-            .map(|(image, run)| Write {
-                offset: BlockId(run.start).offset(),
-                bytes: image.bytes,
-            })
+            .map(|(image, run)| Write { offset: BlockId(run.start).offset(), bytes: image.bytes })
             .collect();
         self.write_runs(&writes, &runs, "write pages")?;
         let placements = runs.iter().zip(checksums).map(|(run, checksum)| Placement {
@@ -132,10 +124,9 @@ impl Store {
     /// Gives back an image that was written, never installed, and is not wanted.
     pub(crate) fn discard(&self, placement: Placement) {
         if placement.is_mapped() {
-            self.state_mut().blocks.release(Run {
-                start: placement.block.0,
-                len: u64::from(placement.blocks),
-            });
+            self.state_mut()
+                .blocks
+                .release(Run { start: placement.block.0, len: u64::from(placement.blocks) });
         }
     }
 
@@ -161,12 +152,7 @@ impl Store {
     /// Where the page lies.
     pub(super) fn must_be_mapped(&self, page: PageId) -> Result<Placement> {
         self.placement(page).ok_or_else(|| {
-            self.corrupt(
-                page,
-                "page is not in the map",
-                "a place".into(),
-                "none".into(),
-            )
+            self.corrupt(page, "page is not in the map", "a place".into(), "none".into())
         })
     }
 
@@ -212,11 +198,7 @@ impl Store {
         runs: &[Run],
         op: &'static str,
     ) -> Result<()> {
-        match self
-            .disk
-            .write(writes)
-            .map_err(|error| self.disk_error(op, error))
-        {
+        match self.disk.write(writes).map_err(|error| self.disk_error(op, error)) {
             Ok(()) => Ok(()),
             Err(full @ Error::Full { .. }) => {
                 let mut state = self.state_mut();

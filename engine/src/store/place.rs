@@ -46,11 +46,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// No place at all.
-    pub(crate) const NONE: Placement = Placement {
-        block: BlockId(0),
-        blocks: 0,
-        checksum: 0,
-    };
+    pub(crate) const NONE: Placement = Placement { block: BlockId(0), blocks: 0, checksum: 0 };
 
     /// Whether there is a page.
     pub(crate) fn is_mapped(&self) -> bool {
@@ -165,11 +161,7 @@ mod tests {
 
     #[test]
     fn entries_outside_the_file_are_refused() {
-        let run = |block, blocks| Placement {
-            block: BlockId(block),
-            blocks,
-            checksum: 1,
-        };
+        let run = |block, blocks| Placement { block: BlockId(block), blocks, checksum: 1 };
         assert!(round_trip(run(32, 8), 40).is_ok());
         assert!(round_trip(run(32, 9), 40).is_err());
         assert!(round_trip(run(31, 1), 40).is_err());

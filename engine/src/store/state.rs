@@ -71,12 +71,10 @@ impl Frozen {
     /// Keeps a map page as it was at the freeze, if that has not been done ([I7]).
     fn save(&mut self, index: usize, map: &PageMap) {
         if let Some(slot) = map.slots().get(index) {
-            self.saved
-                .entry(index)
-                .or_insert_with(|| match self.left_out.get(&index) {
-                    Some(left_out) => Arc::new(slot.entries.without(left_out)),
-                    None => slot.entries.clone(),
-                });
+            self.saved.entry(index).or_insert_with(|| match self.left_out.get(&index) {
+                Some(left_out) => Arc::new(slot.entries.without(left_out)),
+                None => slot.entries.clone(),
+            });
         }
     }
 
@@ -90,10 +88,7 @@ impl Frozen {
     pub(super) fn seal(&mut self) -> Vec<(usize, Arc<Entries>)> {
         self.sealed = true;
         let saved = &self.saved;
-        self.dirty
-            .iter()
-            .filter_map(|index| Some((*index, saved.get(index)?.clone())))
-            .collect()
+        self.dirty.iter().filter_map(|index| Some((*index, saved.get(index)?.clone()))).collect()
     }
 }
 
@@ -111,10 +106,7 @@ pub(super) struct State {
 }
 
 fn run(placement: Placement) -> Run {
-    Run {
-        start: placement.block.0,
-        len: u64::from(placement.blocks),
-    }
+    Run { start: placement.block.0, len: u64::from(placement.blocks) }
 }
 
 impl State {

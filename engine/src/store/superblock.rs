@@ -193,11 +193,7 @@ mod tests {
             sequence,
             epoch: Epoch(9),
             checkpoint_lsn: 0,
-            manifest: Placement {
-                block: BlockId(77),
-                blocks: 2,
-                checksum: 0x0123_4567_89ab_cdef,
-            },
+            manifest: Placement { block: BlockId(77), blocks: 2, checksum: 0x0123_4567_89ab_cdef },
             manifest_bytes: 5000,
             file_blocks: 100,
         }
@@ -210,14 +206,8 @@ mod tests {
     #[test]
     fn greatest_sequence_wins_in_either_slot() {
         let (old, new) = (sample(4), sample(5));
-        assert_eq!(
-            pick(&old.encode(), &new.encode()).expect("both are valid"),
-            (new, 1)
-        );
-        assert_eq!(
-            pick(&new.encode(), &old.encode()).expect("both are valid"),
-            (new, 0)
-        );
+        assert_eq!(pick(&old.encode(), &new.encode()).expect("both are valid"), (new, 1));
+        assert_eq!(pick(&new.encode(), &old.encode()).expect("both are valid"), (new, 0));
     }
 
     #[test]
@@ -226,11 +216,7 @@ mod tests {
         for at in (0..BLOCK_BYTES).step_by(97) {
             let mut torn = sample(5).encode();
             torn[at] ^= 0x10;
-            assert_eq!(
-                pick(&torn, &whole).expect("one is valid"),
-                (sample(4), 1),
-                "byte {at}"
-            );
+            assert_eq!(pick(&torn, &whole).expect("one is valid"), (sample(4), 1), "byte {at}");
         }
         assert_eq!(
             pick(&whole, &[]).expect("one is valid"),
@@ -243,10 +229,7 @@ mod tests {
     fn damage_foreign_files_and_newer_versions_are_told_apart() {
         let mut damaged = sample(1).encode();
         damaged[20] ^= 1;
-        assert!(matches!(
-            pick(&damaged, &[0; BLOCK_BYTES]),
-            Err(Error::Corrupt(_))
-        ));
+        assert!(matches!(pick(&damaged, &[0; BLOCK_BYTES]), Err(Error::Corrupt(_))));
         assert!(matches!(
             pick(&[0; BLOCK_BYTES], b"short"),
             Err(Error::Open(OpenError::NotADatabase { .. }))
@@ -257,11 +240,7 @@ mod tests {
         newer[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         assert!(matches!(
             pick(&newer, &sample(1).encode()),
-            Err(Error::Open(OpenError::NewerVersion {
-                found: 2,
-                supported: 1,
-                ..
-            }))
+            Err(Error::Open(OpenError::NewerVersion { found: 2, supported: 1, .. }))
         ));
     }
 }

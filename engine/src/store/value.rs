@@ -67,17 +67,10 @@ impl Store {
             buf[..part.len()].copy_from_slice(part);
             buf[part.len()..padded].fill(0);
             hash.update(&buf[..padded]);
-            let write = Write {
-                offset: start.offset() + at as u64,
-                bytes: &buf[..padded],
-            };
+            let write = Write { offset: start.offset() + at as u64, bytes: &buf[..padded] };
             self.write_runs(&[write], &runs, "write a value")?;
         }
-        Ok(Placement {
-            block: start,
-            blocks: blocks as u32,
-            checksum: hash.digest(),
-        })
+        Ok(Placement { block: start, blocks: blocks as u32, checksum: hash.digest() })
     }
 
     /// Reads a large value of `bytes` bytes into `out`, which is cleared first and holds nothing after an
@@ -177,11 +170,7 @@ mod tests {
         let offset = placement.block.offset() + 2 * BLOCK_BYTES as u64;
         disk.read(offset, &mut block).expect("in the file");
         block[4000] ^= 1; // beyond the value: the padding counts too
-        disk.write(&[Write {
-            offset,
-            bytes: &block,
-        }])
-        .expect("in the file");
+        disk.write(&[Write { offset, bytes: &block }]).expect("in the file");
         let mut out = vec![1];
         match store.read_value(page, 10_000, &mut out) {
             Err(Error::Corrupt(corruption)) => {

@@ -4,13 +4,8 @@ use super::{DecodeError, DecodeFault, KeyDecode, KeyEncode};
 
 /// Takes `N` bytes from the front of `input`.
 pub(super) fn take<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], DecodeError> {
-    let short = DecodeFault::Short {
-        needed: N,
-        left: input.len(),
-    };
-    let (bytes, rest) = input
-        .split_first_chunk()
-        .ok_or(DecodeError::new(0, short))?;
+    let short = DecodeFault::Short { needed: N, left: input.len() };
+    let (bytes, rest) = input.split_first_chunk().ok_or(DecodeError::new(0, short))?;
     *input = rest;
     Ok(*bytes)
 }

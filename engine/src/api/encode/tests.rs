@@ -36,11 +36,8 @@ fn byte_string() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    vec(
-        prop_oneof![Just('\0'), Just('a'), Just('ÿ'), any::<char>()],
-        0..5,
-    )
-    .prop_map(|chars| chars.into_iter().collect())
+    vec(prop_oneof![Just('\0'), Just('a'), Just('ÿ'), any::<char>()], 0..5)
+        .prop_map(|chars| chars.into_iter().collect())
 }
 
 /// Numbers that are near each other, near zero, or far away.
@@ -196,40 +193,16 @@ fn an_error_says_where_and_what() {
     let at = |offset, fault| DecodeError::new(offset, fault);
     let short = DecodeFault::Short { needed: 4, left: 3 };
     assert_eq!(decode::<u32>(&[1, 2, 3]), Err(at(0, short.clone())));
-    assert_eq!(
-        decode::<(u8, Option<u32>)>(&[9, 1, 1, 2, 3]),
-        Err(at(2, short))
-    );
-    assert_eq!(
-        decode::<bool>(&[2]),
-        Err(at(0, DecodeFault::Tag { got: 2 }))
-    );
-    assert_eq!(
-        decode::<u8>(&[1, 2, 3]),
-        Err(at(1, DecodeFault::Trailing { bytes: 2 }))
-    );
-    assert_eq!(
-        decode::<Vec<u8>>(b"ab"),
-        Err(at(2, DecodeFault::Unterminated))
-    );
-    assert_eq!(
-        decode::<Vec<u8>>(b"ab\0"),
-        Err(at(3, DecodeFault::Unterminated))
-    );
+    assert_eq!(decode::<(u8, Option<u32>)>(&[9, 1, 1, 2, 3]), Err(at(2, short)));
+    assert_eq!(decode::<bool>(&[2]), Err(at(0, DecodeFault::Tag { got: 2 })));
+    assert_eq!(decode::<u8>(&[1, 2, 3]), Err(at(1, DecodeFault::Trailing { bytes: 2 })));
+    assert_eq!(decode::<Vec<u8>>(b"ab"), Err(at(2, DecodeFault::Unterminated)));
+    assert_eq!(decode::<Vec<u8>>(b"ab\0"), Err(at(3, DecodeFault::Unterminated)));
     let escape = DecodeFault::Escape { got: 7 };
-    assert_eq!(
-        decode::<(u8, Vec<u8>)>(b"\x01a\0\xffb\0\x07\0\0"),
-        Err(at(6, escape))
-    );
-    assert_eq!(
-        decode::<(u8, String)>(b"\x01\xc3\0\0"),
-        Err(at(1, DecodeFault::Utf8))
-    );
+    assert_eq!(decode::<(u8, Vec<u8>)>(b"\x01a\0\xffb\0\x07\0\0"), Err(at(6, escape)));
+    assert_eq!(decode::<(u8, String)>(b"\x01\xc3\0\0"), Err(at(1, DecodeFault::Utf8)));
     let inside_reverse = decode::<(u8, Reverse<(u8, bool)>)>(&[0, 0xff, 0x00]);
     assert_eq!(inside_reverse, Err(at(2, DecodeFault::Tag { got: 0xff })));
     let text = decode::<bool>(&[2]).unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "not such a key: 00 or 01 expected, 02 found at byte 0"
-    );
+    assert_eq!(text, "not such a key: 00 or 01 expected, 02 found at byte 0");
 }

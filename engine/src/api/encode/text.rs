@@ -56,10 +56,7 @@ impl KeyDecode for Vec<u8> {
         loop {
             let at = all.len() - input.len();
             let unterminated = || DecodeError::new(all.len(), DecodeFault::Unterminated);
-            let zero = input
-                .iter()
-                .position(|byte| *byte == 0)
-                .ok_or_else(unterminated)?;
+            let zero = input.iter().position(|byte| *byte == 0).ok_or_else(unterminated)?;
             bytes.extend_from_slice(&input[..zero]);
             let next = *input.get(zero + 1).ok_or_else(unterminated)?;
             *input = &input[zero + 2..];

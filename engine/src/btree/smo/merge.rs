@@ -68,7 +68,9 @@ impl<'p> Btree<'p> {
         // The sibling to the right, or to the left of the last.
         let left_at = if at + 1 < children { at } else { at - 1 };
         let sibling_at = if left_at == at { at + 1 } else { left_at };
-        let Some(sibling) = self.reach_child(parent, sibling_at)? else { return Ok(Merge::Restart) };
+        let Some(sibling) = self.reach_child(parent, sibling_at)? else {
+            return Ok(Merge::Restart);
+        };
         let (left, right) =
             if left_at == at { (reached.node, sibling) } else { (sibling, reached.node) };
         self.merge_pair(parent, left_at, left, right, reached)

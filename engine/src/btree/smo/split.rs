@@ -11,7 +11,9 @@
 use crate::btree::attempts::Attempts;
 use crate::btree::{Btree, NodeAt, Reached};
 use crate::error::Result;
-use crate::node::{ChildWord, SplitPoint, choose_inner, choose_leaf, key_bytes_max, split_off, words_for};
+use crate::node::{
+    ChildWord, SplitPoint, choose_inner, choose_leaf, key_bytes_max, split_off, words_for,
+};
 use crate::pool::{FrameX, Reservation};
 
 /// How a try to split ended.

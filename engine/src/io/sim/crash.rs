@@ -92,21 +92,11 @@ impl Snapshot {
         let kept_share = SHARES[rng.below(SHARES.len())];
         let by_sector = rng.chance(8);
         let torn_share = if rng.chance(8) { 0 } else { 4 };
-        let kept: Vec<bool> = self
-            .pending
-            .iter()
-            .map(|_| rng.chance(kept_share))
-            .collect();
+        let kept: Vec<bool> = self.pending.iter().map(|_| rng.chance(kept_share)).collect();
 
         let mut image = self.durable.clone();
         // The length grows with the data here and is drawn afterwards.
-        let reach = self
-            .lengths
-            .iter()
-            .copied()
-            .max()
-            .unwrap_or(0)
-            .max(image.len_bytes());
+        let reach = self.lengths.iter().copied().max().unwrap_or(0).max(image.len_bytes());
         image.set_len(reach);
         for (sector, versions) in self.versions(reach) {
             let chosen = if by_sector {
@@ -121,28 +111,17 @@ impl Snapshot {
             let Some((_, bytes)) = chosen else { continue };
             let range = if rng.chance(torn_share) {
                 let cut = SECTOR_BYTES / 2;
-                if rng.chance(8) {
-                    0..cut
-                } else {
-                    cut..SECTOR_BYTES
-                }
+                if rng.chance(8) { 0..cut } else { cut..SECTOR_BYTES }
             } else {
                 0..SECTOR_BYTES
             };
-            image.write(
-                sector * SECTOR_BYTES as u64 + range.start as u64,
-                &bytes[range],
-            );
+            image.write(sector * SECTOR_BYTES as u64 + range.start as u64, &bytes[range]);
         }
         let len_bytes = match rng.below(2 * (self.lengths.len() + 1)) {
             0 => self.durable.len_bytes(),
             index => match self.lengths.get(index - 1) {
                 Some(len_bytes) => *len_bytes,
-                None => self
-                    .lengths
-                    .last()
-                    .copied()
-                    .unwrap_or(self.durable.len_bytes()),
+                None => self.lengths.last().copied().unwrap_or(self.durable.len_bytes()),
             },
         };
         image.set_len(len_bytes);
@@ -163,11 +142,8 @@ impl Snapshot {
                 Pending::Cut { at } => {
                     // Only what is there can become zero: written since, or durable.
                     let first = at.div_ceil(SECTOR_BYTES as u64);
-                    let durable_end = self
-                        .durable
-                        .len_bytes()
-                        .min(reach)
-                        .div_ceil(SECTOR_BYTES as u64);
+                    let durable_end =
+                        self.durable.len_bytes().min(reach).div_ceil(SECTOR_BYTES as u64);
                     for sector in first..durable_end {
                         versions.entry(sector).or_default();
                     }

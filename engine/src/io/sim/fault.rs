@@ -67,12 +67,7 @@ pub(super) struct Faults {
 impl Faults {
     /// Plans a failure after `left` more calls of that kind: of one call, or of all from there on.
     pub(super) fn plan(&mut self, kind: OpKind, left: u64, once: bool, fault: Fault) {
-        self.planned.push(Planned {
-            kind,
-            left,
-            once,
-            fault,
-        });
+        self.planned.push(Planned { kind, left, once, fault });
     }
 
     pub(super) fn clear(&mut self) {

@@ -35,10 +35,7 @@ impl Image {
     /// Fills `buf` from `offset`; what lies past the end reads as zeros.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
         for_pages(offset, buf.len(), |chunk, page, start, range| {
-            let page = self
-                .chunks
-                .get(chunk)
-                .and_then(|chunk| chunk.as_ref()?[page].as_ref());
+            let page = self.chunks.get(chunk).and_then(|chunk| chunk.as_ref()?[page].as_ref());
             let target = &mut buf[range];
             match page {
                 Some(page) => target.copy_from_slice(&page[start..start + target.len()]),
@@ -82,8 +79,7 @@ impl Image {
             self.write(len_bytes, &tail);
             let first = (whole_pages / PAGE_BYTES as u64 % CHUNK_PAGES as u64) as usize;
             let chunk = (whole_pages / CHUNK_BYTES) as usize;
-            self.chunks
-                .truncate(if first == 0 { chunk } else { chunk + 1 });
+            self.chunks.truncate(if first == 0 { chunk } else { chunk + 1 });
             if first != 0
                 && let Some(Some(last)) = self.chunks.get_mut(chunk)
             {
@@ -134,29 +130,14 @@ mod tests {
 
     #[test]
     fn what_was_cut_off_is_zero_when_the_file_grows_again() {
-        for cut in [
-            0,
-            1,
-            4095,
-            4096,
-            5000,
-            8192,
-            CHUNK_BYTES,
-            CHUNK_BYTES + 4096 + 7,
-        ] {
+        for cut in [0, 1, 4095, 4096, 5000, 8192, CHUNK_BYTES, CHUNK_BYTES + 4096 + 7] {
             let mut image = Image::default();
             image.write(0, &vec![7; 2 * CHUNK_BYTES as usize + 100]);
             image.set_len(cut);
             image.set_len(2 * CHUNK_BYTES);
             let all = bytes(&image, 0, 2 * CHUNK_BYTES as usize);
-            assert!(
-                all[..cut as usize].iter().all(|&byte| byte == 7),
-                "before {cut}"
-            );
-            assert!(
-                all[cut as usize..].iter().all(|&byte| byte == 0),
-                "after {cut}"
-            );
+            assert!(all[..cut as usize].iter().all(|&byte| byte == 7), "before {cut}");
+            assert!(all[cut as usize..].iter().all(|&byte| byte == 0), "after {cut}");
         }
     }
 

@@ -209,8 +209,7 @@ impl State {
     }
 
     fn is_beyond_capacity(&self, end: u64) -> bool {
-        self.capacity_bytes
-            .is_some_and(|capacity| end > capacity.max(self.visible.len_bytes()))
+        self.capacity_bytes.is_some_and(|capacity| end > capacity.max(self.visible.len_bytes()))
     }
 
     /// Stores sectors in the visible image, unsynced.
@@ -219,10 +218,7 @@ impl State {
             return;
         }
         self.visible.write(offset, bytes);
-        self.pending.push(Arc::new(Pending::Write {
-            offset,
-            bytes: bytes.into(),
-        }));
+        self.pending.push(Arc::new(Pending::Write { offset, bytes: bytes.into() }));
         self.note_length();
     }
 
@@ -238,11 +234,7 @@ impl State {
             }
             return Err(Fault::Eio.error());
         }
-        let taken = if fault.is_some() {
-            self.rng.below(writes.len())
-        } else {
-            writes.len()
-        };
+        let taken = if fault.is_some() { self.rng.below(writes.len()) } else { writes.len() };
         for write in &writes[..taken] {
             if self.is_beyond_capacity(write.offset + write.bytes.len() as u64) {
                 return Err(Fault::Enospc.error());
@@ -290,10 +282,7 @@ impl State {
                 let mut sector = [0; SECTOR_BYTES];
                 self.visible.read(cut_sector, &mut sector);
                 let bytes = sector.into();
-                self.pending.push(Arc::new(Pending::Write {
-                    offset: cut_sector,
-                    bytes,
-                }));
+                self.pending.push(Arc::new(Pending::Write { offset: cut_sector, bytes }));
             }
             self.pending.push(Arc::new(Pending::Cut { at: bytes }));
         }
@@ -305,11 +294,7 @@ impl State {
 
 impl Disk for SimDisk {
     fn backend(&self) -> BackendReport {
-        BackendReport {
-            name: "sim",
-            direct: false,
-            note: None,
-        }
+        BackendReport { name: "sim", direct: false, note: None }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -356,7 +341,5 @@ impl Disk for SimDisk {
 
 /// The sectors of a write with their offsets.
 fn sectors(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    bytes
-        .chunks(SECTOR_BYTES)
-        .zip((offset..).step_by(SECTOR_BYTES))
+    bytes.chunks(SECTOR_BYTES).zip((offset..).step_by(SECTOR_BYTES))
 }

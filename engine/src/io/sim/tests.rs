@@ -10,16 +10,12 @@ fn block(fill: u8) -> Vec<u8> {
 
 fn put(disk: &SimDisk, number: u64, fill: u8) -> io::Result<()> {
     let bytes = block(fill);
-    disk.write(&[Write {
-        offset: number * BLOCK_BYTES as u64,
-        bytes: &bytes,
-    }])
+    disk.write(&[Write { offset: number * BLOCK_BYTES as u64, bytes: &bytes }])
 }
 
 fn get(disk: &SimDisk, number: u64) -> Vec<u8> {
     let mut bytes = block(0xee);
-    disk.read(number * BLOCK_BYTES as u64, &mut bytes)
-        .expect("inside the file");
+    disk.read(number * BLOCK_BYTES as u64, &mut bytes).expect("inside the file");
     bytes
 }
 
@@ -57,10 +53,7 @@ fn unsynced_sectors_are_kept_lost_torn_and_overtaken() {
         let found = get(&disk.crash(seed, CrashMode::Random), 0);
         for sector in found.chunks(SECTOR_BYTES) {
             let (first, second) = sector.split_at(SECTOR_BYTES / 2);
-            assert!(
-                first.iter().all(|byte| byte == &first[0]),
-                "seed {seed} tears at a half only"
-            );
+            assert!(first.iter().all(|byte| byte == &first[0]), "seed {seed} tears at a half only");
             assert!(
                 second.iter().all(|byte| byte == &second[0]),
                 "seed {seed} tears at a half only"
@@ -75,11 +68,7 @@ fn unsynced_sectors_are_kept_lost_torn_and_overtaken() {
     for outcome in [(1, 1), (2, 2), (3, 3), (1, 3), (3, 1), (1, 2)] {
         assert!(halves.contains(&outcome), "{outcome:?} never found");
     }
-    assert!(
-        !halves
-            .iter()
-            .any(|&(first, second)| first == 0 || second == 0 || first > 3)
-    );
+    assert!(!halves.iter().any(|&(first, second)| first == 0 || second == 0 || first > 3));
 }
 
 #[test]
@@ -121,12 +110,7 @@ fn a_cut_that_was_not_synced_may_be_undone_and_never_shows_old_bytes_once_synced
     put(&disk, 1, 2).expect("no fault");
     disk.sync().expect("no fault");
     disk.set_len(1000).expect("no fault");
-    assert_eq!(
-        disk.crash(0, CrashMode::LoseAll)
-            .len_bytes()
-            .expect("no fault"),
-        8192
-    );
+    assert_eq!(disk.crash(0, CrashMode::LoseAll).len_bytes().expect("no fault"), 8192);
     disk.set_len(8192).expect("no fault");
     assert_eq!(get(&disk, 1), block(0));
     disk.sync().expect("no fault");
@@ -143,14 +127,8 @@ fn a_full_disk_fails_the_write_and_works_again_with_room() {
     let disk = SimDisk::new(0);
     disk.set_capacity(Some(BLOCK_BYTES as u64));
     put(&disk, 0, 1).expect("fits");
-    assert_eq!(
-        put(&disk, 1, 1).expect_err("full").kind(),
-        io::ErrorKind::StorageFull
-    );
-    assert_eq!(
-        disk.set_len(1 << 20).expect_err("full").kind(),
-        io::ErrorKind::StorageFull
-    );
+    assert_eq!(put(&disk, 1, 1).expect_err("full").kind(), io::ErrorKind::StorageFull);
+    assert_eq!(disk.set_len(1 << 20).expect_err("full").kind(), io::ErrorKind::StorageFull);
     put(&disk, 0, 2).expect("overwriting takes no room");
     disk.set_capacity(None);
     put(&disk, 1, 1).expect("room");
@@ -162,10 +140,7 @@ fn planned_faults_hit_their_call_and_no_other() {
     disk.fail_at(1, Fault::Enospc, OpKind::Write);
     disk.fail_at(3, Fault::Eio, OpKind::Any);
     put(&disk, 0, 1).expect("write 0");
-    assert_eq!(
-        put(&disk, 0, 1).expect_err("write 1").kind(),
-        io::ErrorKind::StorageFull
-    );
+    assert_eq!(put(&disk, 0, 1).expect_err("write 1").kind(), io::ErrorKind::StorageFull);
     put(&disk, 0, 1).expect("write 2");
     let mut bytes = block(0);
     let failed = disk.read(0, &mut bytes).expect_err("call 3");
@@ -178,10 +153,7 @@ fn planned_faults_hit_their_call_and_no_other() {
     disk.read(0, &mut bytes).expect("reads go on");
     disk.clear_faults();
     put(&disk, 0, 1).expect("after clearing");
-    assert_eq!(
-        (disk.op_count(OpKind::Write), disk.op_count(OpKind::Read)),
-        (7, 3)
-    );
+    assert_eq!((disk.op_count(OpKind::Write), disk.op_count(OpKind::Read)), (7, 3));
     assert_eq!(disk.op_count(OpKind::Any), 16);
 }
 
@@ -213,10 +185,7 @@ fn history_holds_every_sync_boundary() {
     let ops: Vec<u64> = history.iter().map(Snapshot::op).collect();
     assert_eq!(ops, [1, 2, 3, 4, 5, 6]);
     for (index, fill) in [(1, 1), (3, 2), (5, 3)] {
-        assert_eq!(
-            get(&history[index].crash(0, CrashMode::Random), 0),
-            block(fill)
-        );
+        assert_eq!(get(&history[index].crash(0, CrashMode::Random), 0), block(fill));
     }
     disk.record_history(Record::Changes);
     put(&disk, 0, 4).expect("no fault");
@@ -239,8 +208,5 @@ fn damage_is_seen_at_once_and_survives() {
     disk.sync().expect("no fault");
     disk.damage(10, b"rot");
     assert_eq!(&get(&disk, 0)[9..14], b"\x03rot\x03");
-    assert_eq!(
-        &get(&disk.crash(0, CrashMode::LoseAll), 0)[9..14],
-        b"\x03rot\x03"
-    );
+    assert_eq!(&get(&disk.crash(0, CrashMode::LoseAll), 0)[9..14], b"\x03rot\x03");
 }

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 fn a_crash_after_a_checkpoint_finds_its_pages() {
     let bench = bench(16);
     let pool = &bench.pool;
-    let pages: Vec<_> = (0..40)
-        .map(|n| create(pool, n).expect("there is room"))
-        .collect();
+    let pages: Vec<_> = (0..40).map(|n| create(pool, n).expect("there is room")).collect();
     let report = checkpoint(pool).expect("the disk works");
     assert_eq!(report.epoch, 1);
     assert!(report.pages <= 40);
@@ -24,10 +22,7 @@ fn a_crash_after_a_checkpoint_finds_its_pages() {
     for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
         let found = bench.after_crash(mode);
         for (n, &page) in (0..).zip(&pages) {
-            assert_eq!(
-                read_stamp(&found, page).expect("it was in the checkpoint"),
-                n
-            );
+            assert_eq!(read_stamp(&found, page).expect("it was in the checkpoint"), n);
         }
     }
 }
@@ -52,9 +47,7 @@ fn a_change_behind_the_freeze_stays_out_of_the_checkpoint() {
     let _watchdog = watchdog("a_change_behind_the_freeze_stays_out_of_the_checkpoint");
     let bench = bench(16);
     let pool = &bench.pool;
-    let pages: Vec<_> = (0..12)
-        .map(|_| create(pool, 1).expect("there is room"))
-        .collect();
+    let pages: Vec<_> = (0..12).map(|_| create(pool, 1).expect("there is room")).collect();
     let (changed, freed) = (pages[2..9].to_vec(), pages[9..11].to_vec());
     let hook = {
         let (pool, changed, freed) = (Arc::downgrade(pool), changed.clone(), freed.clone());
@@ -72,23 +65,12 @@ fn a_change_behind_the_freeze_stays_out_of_the_checkpoint() {
     };
     *bench.hooked.before_write.lock().expect("nobody panicked") = Some(Box::new(hook));
     let report = checkpoint(pool).expect("the disk works");
-    assert!(
-        bench
-            .hooked
-            .before_write
-            .lock()
-            .expect("nobody panicked")
-            .is_none()
-    );
+    assert!(bench.hooked.before_write.lock().expect("nobody panicked").is_none());
     assert!(report.put_aside >= 2, "{report:?}");
     for mode in [CrashMode::LoseAll, CrashMode::Random] {
         let found = bench.after_crash(mode);
         for &page in &pages {
-            assert_eq!(
-                read_stamp(&found, page).expect("it was in the checkpoint"),
-                1,
-                "{page}"
-            );
+            assert_eq!(read_stamp(&found, page).expect("it was in the checkpoint"), 1, "{page}");
         }
     }
 
@@ -100,10 +82,7 @@ fn a_change_behind_the_freeze_stays_out_of_the_checkpoint() {
             pool.reach(page).expect_err("it was freed");
         } else {
             let expected = if changed.contains(&page) { 3 } else { 1 };
-            assert_eq!(
-                read_stamp(&found, page).expect("it is in the checkpoint"),
-                expected
-            );
+            assert_eq!(read_stamp(&found, page).expect("it is in the checkpoint"), expected);
             assert_eq!(read_stamp(pool, page).expect("it is in the pool"), expected);
         }
     }
@@ -159,10 +138,7 @@ fn checkpoints_under_writers(frames: usize) {
         for _ in 0..CHECKPOINTS {
             let mut at_gate = Vec::new();
             pool.checkpoint(|| {
-                at_gate = stamps
-                    .iter()
-                    .map(|stamp| stamp.load(Ordering::Relaxed))
-                    .collect();
+                at_gate = stamps.iter().map(|stamp| stamp.load(Ordering::Relaxed)).collect();
                 (vec![(TREE, at_gate.iter().sum())], TreeId(8))
             })
             .expect("the disk works");
@@ -179,11 +155,7 @@ fn checkpoints_under_writers(frames: usize) {
     checkpoint(pool).expect("the disk works");
     let kept: HashSet<_> = pages.iter().flatten().copied().collect();
     let mapped = pool.store().pages_from(PageId(1), 10_000);
-    assert_eq!(
-        mapped.into_iter().collect::<HashSet<_>>(),
-        kept,
-        "freed pages left the map"
-    );
+    assert_eq!(mapped.into_iter().collect::<HashSet<_>>(), kept, "freed pages left the map");
     let problems = pool.store().audit();
     assert!(problems.is_empty(), "{problems:?}");
 }
@@ -250,10 +222,7 @@ fn a_page_freed_behind_the_freeze_leaves_with_the_next_checkpoint() {
     *bench.hooked.before_write.lock().expect("nobody panicked") = Some(Box::new(hook));
     checkpoint(pool).expect("the disk works");
     let found = bench.after_crash(CrashMode::LoseAll);
-    assert_eq!(
-        read_stamp(&found, page).expect("it was there at the freeze"),
-        1
-    );
+    assert_eq!(read_stamp(&found, page).expect("it was there at the freeze"), 1);
 
     checkpoint(pool).expect("the disk works");
     let found = bench.after_crash(CrashMode::LoseAll);
@@ -268,9 +237,7 @@ fn a_map_page_that_becomes_empty_is_no_damage() {
     let _watchdog = watchdog("a_map_page_that_becomes_empty_is_no_damage");
     let bench = bench(64);
     let pool = &bench.pool;
-    let pages: Vec<_> = (0..1040)
-        .map(|n| create(pool, n).expect("there is room"))
-        .collect();
+    let pages: Vec<_> = (0..1040).map(|n| create(pool, n).expect("there is room")).collect();
     checkpoint(pool).expect("the disk works");
     for &page in &pages[8..] {
         let _inside = pool.gate().enter();

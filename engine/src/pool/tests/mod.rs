@@ -10,7 +10,7 @@ use crate::id::{FrameId, PageId, TreeId};
 use crate::io::disk::{BackendReport, Write};
 use crate::io::sim::CrashMode;
 use crate::io::{Disk, SimDisk};
-use crate::node::{bytes_of, LeafPayload, Page};
+use crate::node::{LeafPayload, Page, bytes_of};
 use crate::store::Store;
 use latchkv_latch::Version;
 use std::io;
@@ -68,11 +68,7 @@ impl Disk for Hooked {
         self.disk().read(offset, buf)
     }
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
-        let hook = self
-            .before_write
-            .lock()
-            .expect("no hook panics while it is taken")
-            .take();
+        let hook = self.before_write.lock().expect("no hook panics while it is taken").take();
         if let Some(hook) = hook {
             hook();
         }
@@ -119,16 +115,9 @@ fn pool_on(disk: Arc<dyn Disk>, create: bool, options: &PoolOptions) -> Result<P
 
 fn bench_with(options: &PoolOptions) -> Bench {
     let disk = Arc::new(SimDisk::new(1));
-    let hooked = Arc::new(Hooked {
-        disk: Some(disk.clone()),
-        before_write: Mutex::default(),
-    });
+    let hooked = Arc::new(Hooked { disk: Some(disk.clone()), before_write: Mutex::default() });
     let pool = pool_on(hooked.clone(), true, options).expect("an empty disk takes a store");
-    Bench {
-        pool: Arc::new(pool),
-        disk,
-        hooked,
-    }
+    Bench { pool: Arc::new(pool), disk, hooked }
 }
 
 fn bench(frames: usize) -> Bench {
@@ -203,10 +192,7 @@ fn read_stamp_hinted(pool: &Pool, page: PageId, hint: FrameId) -> Result<(u64, F
         let bytes = value_bytes(pool.page(frame));
         if pool.latch(frame).validate(at) {
             let stamp = bytes.and_then(|bytes| stamp_of(page, &bytes));
-            return Ok((
-                stamp.expect("a validated read is whole and of this page"),
-                frame,
-            ));
+            return Ok((stamp.expect("a validated read is whole and of this page"), frame));
         }
     }
 }

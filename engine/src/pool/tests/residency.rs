@@ -11,29 +11,14 @@ use std::sync::atomic::AtomicU64;
 #[test]
 fn too_small_a_cache_is_refused_with_the_least_that_would_do() {
     let least = Pool::cache_bytes_min(PAGE_BYTES);
-    let small = PoolOptions {
-        cache_bytes: least - 1,
-        ..options(16)
-    };
+    let small = PoolOptions { cache_bytes: least - 1, ..options(16) };
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
     let refused = pool_on(disk.clone(), true, &small).expect_err("it is one byte short");
-    let Error::Usage(Usage::BadOption {
-        option: "cache_bytes",
-        allowed,
-        ..
-    }) = refused
-    else {
+    let Error::Usage(Usage::BadOption { option: "cache_bytes", allowed, .. }) = refused else {
         panic!("{refused}");
     };
     assert!(allowed.contains(&least.to_string()), "{allowed}");
-    let pool = pool_on(
-        disk,
-        false,
-        &PoolOptions {
-            cache_bytes: least,
-            ..options(16)
-        },
-    );
+    let pool = pool_on(disk, false, &PoolOptions { cache_bytes: least, ..options(16) });
     let pool = pool.expect("this is the least");
     assert_eq!(pool.frame_count(), 16);
     assert!(pool.stats().total_bytes <= least);
@@ -45,15 +30,10 @@ fn evicted_pages_come_back_as_they_were() {
     let bench = bench(16);
     let pool = &bench.pool;
     let count = 5 * pool.frame_count() as u64;
-    let pages: Vec<_> = (0..count)
-        .map(|n| create(pool, n).expect("there is room"))
-        .collect();
+    let pages: Vec<_> = (0..count).map(|n| create(pool, n).expect("there is room")).collect();
     for round in 0..3 {
         for (n, &page) in (0..).zip(&pages) {
-            assert_eq!(
-                read_stamp(pool, page).expect("it was written"),
-                n + round * 1000
-            );
+            assert_eq!(read_stamp(pool, page).expect("it was written"), n + round * 1000);
             stamp(pool, page, n + (round + 1) * 1000).expect("there is room");
         }
     }
@@ -65,20 +45,12 @@ fn evicted_pages_come_back_as_they_were() {
 #[test]
 fn eight_threads_on_sixteen_frames_see_whole_pages_and_lose_no_change() {
     let _watchdog = watchdog("eight_threads_on_sixteen_frames_see_whole_pages_and_lose_no_change");
-    for latches in [
-        PageHashLatches::PerCell,
-        PageHashLatches::Outside { count: 4 },
-    ] {
+    for latches in [PageHashLatches::PerCell, PageHashLatches::Outside { count: 4 }] {
         let mut options = options(16);
         options.cache_bytes += 4 * 128;
-        let bench = bench_with(&PoolOptions {
-            page_hash_latches: latches,
-            ..options
-        });
+        let bench = bench_with(&PoolOptions { page_hash_latches: latches, ..options });
         let pool = &bench.pool;
-        let pages: Vec<_> = (0..200)
-            .map(|_| create(pool, 0).expect("there is room"))
-            .collect();
+        let pages: Vec<_> = (0..200).map(|_| create(pool, 0).expect("there is room")).collect();
         let writes: Vec<_> = pages.iter().map(|_| AtomicU64::new(0)).collect();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -163,9 +135,7 @@ fn a_dropped_reservation_gives_everything_back() {
     };
     assert_eq!(bench.pool.stats().frames_free, free - 1);
     assert!(bench.pool.store().knows(first));
-    let known = (1..64)
-        .filter(|&page| bench.pool.store().knows(PageId(page)))
-        .count();
+    let known = (1..64).filter(|&page| bench.pool.store().knows(PageId(page))).count();
     assert_eq!(known, 1, "the other ids went back");
 }
 
@@ -226,21 +196,12 @@ fn a_repaired_hint_leads_to_the_frame_and_a_stale_one_nowhere() {
     let old = pool.page(parent_frame).child(0);
     assert_eq!(pool.reach_hinted(old), None);
     let (frame, _) = pool.reach(child).expect("it was made");
-    let slot = pool
-        .page(parent_frame)
-        .child_slot(0)
-        .expect("the upper child is always there");
+    let slot = pool.page(parent_frame).child_slot(0).expect("the upper child is always there");
     pool.repair_hint(parent_frame, at, slot, old, frame);
-    assert!(
-        pool.latch(parent_frame).validate(at),
-        "a repair does not move the version"
-    );
+    assert!(pool.latch(parent_frame).validate(at), "a repair does not move the version");
     let repaired = pool.page(parent_frame).child(0);
     assert_eq!(repaired, ChildWord::new(child, frame));
-    assert_eq!(
-        pool.reach_hinted(repaired).map(|(frame, _)| frame),
-        Some(frame)
-    );
+    assert_eq!(pool.reach_hinted(repaired).map(|(frame, _)| frame), Some(frame));
     assert_eq!(pool.stats().hint_repairs, 1);
 
     // Not at another version.
@@ -264,10 +225,7 @@ fn a_repaired_hint_leads_to_the_frame_and_a_stale_one_nowhere() {
 
 #[test]
 fn hints_that_are_switched_off_are_never_followed() {
-    let bench = bench_with(&PoolOptions {
-        frame_hints: false,
-        ..options(16)
-    });
+    let bench = bench_with(&PoolOptions { frame_hints: false, ..options(16) });
     let page = create(&bench.pool, 1).expect("there is room");
     let (frame, _) = bench.pool.reach(page).expect("it was made");
     assert_eq!(bench.pool.reach_hinted(ChildWord::new(page, frame)), None);
@@ -275,10 +233,7 @@ fn hints_that_are_switched_off_are_never_followed() {
 }
 
 #[test]
-#[cfg_attr(
-    not(debug_assertions),
-    ignore = "read-modify-writes are counted in debug builds"
-)]
+#[cfg_attr(not(debug_assertions), ignore = "read-modify-writes are counted in debug builds")]
 fn a_page_in_a_frame_is_reached_without_a_read_modify_write() {
     let bench = bench(16);
     let pool = &bench.pool;
@@ -286,9 +241,8 @@ fn a_page_in_a_frame_is_reached_without_a_read_modify_write() {
     let (frame, _) = pool.reach(page).expect("it was made");
     let before = primitives::rmw_count();
     for _ in 0..10 {
-        let (hinted, at) = pool
-            .reach_hinted(ChildWord::new(page, frame))
-            .expect("the hint is right");
+        let (hinted, at) =
+            pool.reach_hinted(ChildWord::new(page, frame)).expect("the hint is right");
         pool.prefetch(ChildWord::new(page, hinted), 4);
         pool.reference(hinted);
         assert!(pool.latch(hinted).validate(at));
@@ -310,9 +264,7 @@ fn a_background_step_keeps_frames_free_and_stops_when_there_are_enough() {
     let _watchdog = watchdog("a_background_step_keeps_frames_free_and_stops_when_there_are_enough");
     let bench = bench(256);
     let pool = &bench.pool;
-    let pages: Vec<_> = (0..400)
-        .map(|n| create(pool, n).expect("there is room"))
-        .collect();
+    let pages: Vec<_> = (0..400).map(|n| create(pool, n).expect("there is room")).collect();
     // Uses up what eviction in batches left free.
     let mut more = 0;
     while pool.stats().frames_free > 0 {

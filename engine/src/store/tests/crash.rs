@@ -59,10 +59,7 @@ fn the_only_valid_superblock_is_not_written_first() {
     for lost in SLOT_BLOCKS {
         let world = World::new(35);
         let block = AlignedBuf::new(BLOCK_BYTES);
-        let write = crate::io::Write {
-            offset: lost.offset(),
-            bytes: &block,
-        };
+        let write = crate::io::Write { offset: lost.offset(), bytes: &block };
         world.disk.write(&[write]).expect("room");
         world.disk.sync().expect("no faults");
         let store = reopen(&world.disk);

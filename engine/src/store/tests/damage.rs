@@ -23,9 +23,7 @@ fn small() -> (Arc<SimDisk>, Stamped, (PageId, usize)) {
     store.adopt(&[value]);
     put(&store, pages[2].0, 77, store.epoch()).expect("room");
     pages[2].1 = 77;
-    store
-        .freeze(vec![(TreeId(0), 6)], TreeId(4))
-        .expect("writable");
+    store.freeze(vec![(TreeId(0), 6)], TreeId(4)).expect("writable");
     store.publish().expect("room");
     (disk, pages, (value, 5000))
 }
@@ -64,16 +62,12 @@ fn reach(disk: &Arc<SimDisk>) -> u64 {
 
 fn block(disk: &SimDisk, number: u64) -> AlignedBuf {
     let mut buf = AlignedBuf::new(BLOCK_BYTES);
-    disk.read(BlockId(number).offset(), &mut buf)
-        .expect("in the file");
+    disk.read(BlockId(number).offset(), &mut buf).expect("in the file");
     buf
 }
 
 fn set_block(disk: &SimDisk, number: u64, bytes: &AlignedBuf) {
-    let write = Write {
-        offset: BlockId(number).offset(),
-        bytes,
-    };
+    let write = Write { offset: BlockId(number).offset(), bytes };
     disk.write(&[write]).expect("in the file");
 }
 
@@ -114,11 +108,7 @@ fn either_superblock_may_be_lost() {
         set_block(&disk, slot.0, &AlignedBuf::new(BLOCK_BYTES));
         assert_eq!(survey(&disk, &pages, value), Some(0));
         let store = reopen(&disk);
-        assert_eq!(
-            store.usage().sequence,
-            sequence,
-            "the newest, from the copy"
-        );
+        assert_eq!(store.usage().sequence, sequence, "the newest, from the copy");
         set_block(&disk, slot.0, &whole);
     }
 }
@@ -178,22 +168,13 @@ fn two_entries_of_one_block_are_damage_at_open() {
 fn files_of_others_are_told_from_damaged_ones() {
     use crate::error::OpenError;
     let open = |disk| Store::open(Arc::new(disk), Path::new("data"), false);
-    assert!(matches!(
-        open(SimDisk::new(0)),
-        Err(Error::Open(OpenError::NotADatabase { .. }))
-    ));
+    assert!(matches!(open(SimDisk::new(0)), Err(Error::Open(OpenError::NotADatabase { .. }))));
     let foreign = SimDisk::new(0);
     let mut text = AlignedBuf::new(40 * BLOCK_BYTES);
     text.fill(b'x');
-    let write = Write {
-        offset: 0,
-        bytes: &text,
-    };
+    let write = Write { offset: 0, bytes: &text };
     foreign.write(&[write]).expect("room");
-    assert!(matches!(
-        open(foreign),
-        Err(Error::Open(OpenError::NotADatabase { .. }))
-    ));
+    assert!(matches!(open(foreign), Err(Error::Open(OpenError::NotADatabase { .. }))));
     for page_bytes in [0, 2048, 12288, 131072] {
         assert!(matches!(
             Store::create(Arc::new(SimDisk::new(0)), Path::new("data"), page_bytes),

@@ -49,10 +49,7 @@ fn any_failed_write_or_sync_poisons_and_the_next_open_recovers() {
             assert!(matches!(error, Error::Poisoned { .. }), "{error}");
             assert!(matches!(world.store.health(), Err(Error::Poisoned { .. })));
             let changes = world.disk.op_count(OpKind::Change);
-            assert!(matches!(
-                checkpoint(&world.store),
-                Err(Error::Poisoned { .. })
-            ));
+            assert!(matches!(checkpoint(&world.store), Err(Error::Poisoned { .. })));
             assert!(world.store.write_value(b"more").is_err());
             assert_eq!(
                 world.disk.op_count(OpKind::Change),
@@ -73,10 +70,7 @@ fn a_failed_read_is_an_error_of_that_read_alone() {
     put(&store, page, 1, store.epoch()).expect("room");
     disk.fail_at(0, Fault::Eio, OpKind::Read);
     let mut buf = AlignedBuf::new(PAGE_BYTES as usize);
-    assert!(matches!(
-        store.read_page(page, &mut buf),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(store.read_page(page, &mut buf), Err(Error::Io { .. })));
     assert!(holds(&store, page, 1));
     store.health().expect("reads do not poison");
 }
@@ -85,9 +79,7 @@ fn a_failed_read_is_an_error_of_that_read_alone() {
 fn a_store_on_a_full_disk_goes_on_when_there_is_room() {
     let disk = Arc::new(SimDisk::new(53));
     let store = new_store(&disk);
-    let pages: Vec<PageId> = (0..20)
-        .map(|_| store.allocate_page().expect("room"))
-        .collect();
+    let pages: Vec<PageId> = (0..20).map(|_| store.allocate_page().expect("room")).collect();
     for &page in &pages {
         put(&store, page, 4, store.epoch()).expect("room");
     }

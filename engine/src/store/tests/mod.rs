@@ -44,10 +44,7 @@ fn image(page: PageId, stamp: u64) -> AlignedBuf {
 /// Writes and installs the image of a page.
 fn put(store: &Store, page: PageId, stamp: u64, epoch: Epoch) -> Result<Placement> {
     let bytes = image(page, stamp);
-    let images = [Image {
-        page,
-        bytes: &bytes,
-    }];
+    let images = [Image { page, bytes: &bytes }];
     let placement = store.write_images(&images)?[0];
     store.install(page, placement, epoch);
     Ok(placement)

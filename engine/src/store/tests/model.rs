@@ -13,9 +13,7 @@ pub(super) enum Content {
 
 pub(super) fn value(seed: u64) -> Vec<u8> {
     let len = (seed * 977) % 30_000;
-    (0..len)
-        .map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8)
-        .collect()
+    (0..len).map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8).collect()
 }
 
 /// One durable state.
@@ -98,21 +96,13 @@ impl World {
     /// Goes on from an opened store that holds `state`.
     pub(super) fn resume(disk: Arc<SimDisk>, store: Store, state: State, seed: u64) -> World {
         let frames = state.pages.iter().map(|(&page, content)| {
-            let frame = Frame {
-                content: content.clone(),
-                dirty: Epoch(0),
-                provisional: false,
-            };
+            let frame = Frame { content: content.clone(), dirty: Epoch(0), provisional: false };
             (page, frame)
         });
         World {
             frames: frames.collect(),
             first_sequence: store.usage().sequence,
-            commits: vec![Commit {
-                state,
-                begun_at: 0,
-                done_at: Some(calls(&disk)),
-            }],
+            commits: vec![Commit { state, begun_at: 0, done_at: Some(calls(&disk)) }],
             rng: fastrand::Rng::with_seed(seed),
             aside: Vec::new(),
             frozen: None,
@@ -190,11 +180,8 @@ impl World {
             82..86 => {
                 let seed = self.rng.u64(1..1000);
                 self.store.write_value(&value(seed)).map(|page| {
-                    let frame = Frame {
-                        content: Content::Value(seed),
-                        dirty: Epoch(0),
-                        provisional: true,
-                    };
+                    let frame =
+                        Frame { content: Content::Value(seed), dirty: Epoch(0), provisional: true };
                     self.frames.insert(page, frame);
                 })
             }
@@ -227,15 +214,8 @@ impl World {
             assert!(!self.store.knows(page));
             return Ok(());
         }
-        let frame = Frame {
-            content: Content::Stamp(self.stamp()),
-            dirty: epoch,
-            provisional,
-        };
-        assert!(
-            self.frames.insert(page, frame).is_none(),
-            "id given out twice"
-        );
+        let frame = Frame { content: Content::Stamp(self.stamp()), dirty: epoch, provisional };
+        assert!(self.frames.insert(page, frame).is_none(), "id given out twice");
         Ok(())
     }
 
@@ -250,10 +230,7 @@ impl World {
         };
         if self.rng.u32(..6) == 0 {
             let bytes = image(page, stamp);
-            let images = [Image {
-                page,
-                bytes: &bytes,
-            }];
+            let images = [Image { page, bytes: &bytes }];
             for placement in self.store.write_images(&images)? {
                 self.store.discard(placement);
             }
@@ -273,15 +250,11 @@ impl World {
     }
 
     fn freeze(&mut self) -> Result<()> {
-        let lengths: Vec<(TreeId, u64)> = (0..self.rng.u32(..3))
-            .map(|tree| (TreeId(tree), self.rng.u64(..)))
-            .collect();
+        let lengths: Vec<(TreeId, u64)> =
+            (0..self.rng.u32(..3)).map(|tree| (TreeId(tree), self.rng.u64(..))).collect();
         let settled = self.frames.iter().filter(|(_, frame)| !frame.provisional);
         let pages = settled.map(|(&page, frame)| (page, frame.content.clone()));
-        let state = State {
-            pages: pages.collect(),
-            lengths: lengths.clone(),
-        };
+        let state = State { pages: pages.collect(), lengths: lengths.clone() };
         self.store.freeze(lengths, TreeId(3))?;
         self.frozen = Some(state);
         Ok(())
@@ -310,11 +283,7 @@ impl World {
         }
         let before = self.store.usage().sequence;
         self.frozen = None;
-        self.commits.push(Commit {
-            state,
-            begun_at: calls(&self.disk),
-            done_at: None,
-        });
+        self.commits.push(Commit { state, begun_at: calls(&self.disk), done_at: None });
         let published = self.store.publish();
         if published.is_ok() {
             assert_eq!(self.store.usage().sequence, before + 1);
@@ -362,11 +331,7 @@ impl World {
         let store = reopen(&disk);
         let index = (store.usage().sequence - self.first_sequence) as usize;
         let done = |commit: &Commit| commit.done_at.is_some_and(|done| done <= calls);
-        let newest_done = self
-            .commits
-            .iter()
-            .rposition(done)
-            .expect("the first is done");
+        let newest_done = self.commits.iter().rposition(done).expect("the first is done");
         let begun = |commit: &Commit| commit.begun_at < calls;
         let newest_begun = self.commits.iter().rposition(begun).unwrap_or(0);
         assert!(

@@ -27,10 +27,7 @@ fn a_checkpoint_holds_the_epoch_of_its_freeze_and_no_later_one() {
     let old = store.epoch();
     put(&store, page, 4, old).expect("room");
     store.freeze(Vec::new(), TreeId(1)).expect("writable");
-    assert_eq!(
-        (store.frozen_epoch(), store.epoch()),
-        (old, Epoch(old.0 + 1))
-    );
+    assert_eq!((store.frozen_epoch(), store.epoch()), (old, Epoch(old.0 + 1)));
     put(&store, page, 8, store.epoch()).expect("room");
     store.publish().expect("room");
     assert_eq!(store.frozen_epoch(), Epoch(0));
@@ -48,10 +45,7 @@ fn an_image_put_aside_goes_to_the_frozen_map_alone() {
     store.freeze(Vec::new(), TreeId(1)).expect("writable");
     put(&store, page, 8, store.epoch()).expect("room");
     put(&store, page, 4, old).expect("room");
-    assert!(
-        holds(&store, page, 8),
-        "the current map keeps the newer image"
-    );
+    assert!(holds(&store, page, 8), "the current map keeps the newer image");
     store.publish().expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     assert!(holds(&store, page, 8));
@@ -145,19 +139,11 @@ fn freed_ids_come_back_after_the_publish_that_follows() {
     store.free_page(a);
     assert_ne!(store.allocate_page().expect("ids"), a);
     store.publish().expect("room");
-    assert_ne!(
-        store.allocate_page().expect("ids"),
-        a,
-        "freed after that freeze"
-    );
+    assert_ne!(store.allocate_page().expect("ids"), a, "freed after that freeze");
     checkpoint(&store).expect("room");
     assert_eq!(store.allocate_page().expect("ids"), a);
     store.unallocate_page(b);
-    assert_eq!(
-        store.allocate_page().expect("ids"),
-        b,
-        "never used: at once"
-    );
+    assert_eq!(store.allocate_page().expect("ids"), b, "never used: at once");
 }
 
 #[test]
@@ -172,18 +158,12 @@ fn an_aborted_checkpoint_is_made_up_for_by_the_next() {
     put(&store, page, 12, old).expect("room");
     store.abort();
     assert_eq!(store.frozen_epoch(), Epoch(0));
-    assert!(
-        holds(&reopen(&disk), page, 4),
-        "its block was not given out"
-    );
+    assert!(holds(&reopen(&disk), page, 4), "its block was not given out");
     for stamp in [16, 20, 24] {
         let other = store.allocate_page().expect("ids");
         put(&store, other, stamp, store.epoch()).expect("room");
     }
-    assert!(
-        holds(&reopen(&disk), page, 4),
-        "its block was not given out"
-    );
+    assert!(holds(&reopen(&disk), page, 4), "its block was not given out");
     checkpoint(&store).expect("room");
     assert!(holds(&reopen(&disk), page, 12));
     assert_eq!(store.usage().pending_blocks, 0);
@@ -197,12 +177,8 @@ fn a_page_read_under_another_id_or_from_elsewhere_is_damage() {
     let place_a = put(&store, a, 4, store.epoch()).expect("room");
     let place_b = put(&store, b, 4, store.epoch()).expect("room");
     let mut block = AlignedBuf::new(BLOCK_BYTES);
-    disk.read(place_a.block.offset(), &mut block)
-        .expect("there");
-    let write = crate::io::Write {
-        offset: place_b.block.offset(),
-        bytes: &block,
-    };
+    disk.read(place_a.block.offset(), &mut block).expect("there");
+    let write = crate::io::Write { offset: place_b.block.offset(), bytes: &block };
     disk.write(&[write]).expect("room");
     let mut buf = AlignedBuf::new(PAGE_BYTES as usize);
     match store.read_page(b, &mut buf) {
@@ -214,10 +190,7 @@ fn a_page_read_under_another_id_or_from_elsewhere_is_damage() {
         other => panic!("{other:?}"),
     }
     assert!(store.verify_page(b).is_err() && store.verify_page(a).is_ok());
-    assert!(matches!(
-        store.read_page(PageId(999), &mut buf),
-        Err(Error::Corrupt(_))
-    ));
+    assert!(matches!(store.read_page(PageId(999), &mut buf), Err(Error::Corrupt(_))));
 }
 
 #[test]

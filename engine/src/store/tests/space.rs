@@ -8,9 +8,7 @@ fn the_file_shrinks_once_nothing_reaches_its_end() {
     let disk = Arc::new(SimDisk::new(70));
     let store = new_store(&disk);
     let value = vec![3; 1 << 20];
-    let pages: Vec<PageId> = (0..12)
-        .map(|_| store.write_value(&value).expect("room"))
-        .collect();
+    let pages: Vec<PageId> = (0..12).map(|_| store.write_value(&value).expect("room")).collect();
     store.adopt(&pages);
     checkpoint(&store).expect("room");
     let full = store.usage().file_bytes;
@@ -31,9 +29,7 @@ fn the_file_shrinks_once_nothing_reaches_its_end() {
 fn rewriting_the_same_pages_takes_room_for_two_states_at_most() {
     let disk = Arc::new(SimDisk::new(71));
     let store = new_store(&disk);
-    let pages: Vec<PageId> = (0..200)
-        .map(|_| store.allocate_page().expect("ids"))
-        .collect();
+    let pages: Vec<PageId> = (0..200).map(|_| store.allocate_page().expect("ids")).collect();
     let mut largest = 0;
     for round in 0..30 {
         for (index, &page) in pages.iter().enumerate() {
@@ -80,9 +76,7 @@ fn pages_beyond_four_gib_read_back() {
     let store = Store::create(open(), &path, PAGE_BYTES).expect("an empty file");
     let hog = (6u64 << 30) / BLOCK_BYTES as u64;
     store.give_out(&[hog]).expect("a sparse file");
-    let pages: Vec<PageId> = (0..20)
-        .map(|_| store.allocate_page().expect("ids"))
-        .collect();
+    let pages: Vec<PageId> = (0..20).map(|_| store.allocate_page().expect("ids")).collect();
     for &page in &pages {
         let placement = put(&store, page, page.0, store.epoch()).expect("room");
         assert!(placement.block.offset() > 4 << 30);
@@ -109,9 +103,7 @@ fn readers_beside_rewriting_writers_never_see_another_page() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let disk = Arc::new(SimDisk::new(73));
     let store = new_store(&disk);
-    let pages: Vec<PageId> = (0..8)
-        .map(|_| store.allocate_page().expect("ids"))
-        .collect();
+    let pages: Vec<PageId> = (0..8).map(|_| store.allocate_page().expect("ids")).collect();
     for &page in &pages {
         put(&store, page, 4, store.epoch()).expect("room");
     }
@@ -128,9 +120,7 @@ fn readers_beside_rewriting_writers_never_see_another_page() {
                             let stamps = (4..=204).step_by(4);
                             assert_eq!(bytes, BLOCK_BYTES);
                             assert!(
-                                stamps
-                                    .into_iter()
-                                    .any(|stamp| buf[..8] == image(page, stamp)[..8]),
+                                stamps.into_iter().any(|stamp| buf[..8] == image(page, stamp)[..8]),
                                 "page {page}"
                             );
                         }
