@@ -10,7 +10,7 @@
 //!
 //! Damage is collected, not returned as an error, so that one bad page does not hide the next.
 //!
-//! Tested by `engine/tests/damage.rs`, which damages what each step looks at; every other test of the engine
+//! Tested by `engine/tests/damage`, which damages what each step looks at; every other test of the engine
 //! ends with it.
 
 mod walk;

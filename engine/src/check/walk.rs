@@ -5,7 +5,7 @@
 //! some 16 bytes a page. A page reached twice is not entered twice: no damaged file leads the walk in a
 //! circle.
 //!
-//! Tested through `Db::check`, by `engine/tests/damage.rs`.
+//! Tested through `Db::check`, by `engine/tests/damage`.
 
 use super::CheckReport;
 use crate::error::Result;
