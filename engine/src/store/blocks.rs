@@ -72,7 +72,8 @@ impl Blocks {
     /// The complement of the used runs (in any order) in a file of `end` blocks. An error names a run that
     /// breaks [B1].
     pub(super) fn complement(mut used: Vec<Run>, end: u64) -> Result<Blocks, RunFault> {
-        used.sort_unstable();
+        // As one number: most of the time that opening a large file takes.
+        used.sort_unstable_by_key(|run| run.start << 24 | run.len);
         let mut blocks = Blocks { end: end.max(RESERVED_BLOCKS), ..Blocks::default() };
         let mut at = RESERVED_BLOCKS;
         for run in used {
