@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Read everything and say what is damaged
     Check(OnDb),
-    /// Write trees as text that mdb_load, db_load and `latchkv load` read
+    /// Write trees as text that db_load, `latchkv load` and, with --lmdb, mdb_load read
     Dump(Dump),
     /// Take files of this machine in, work on them with many threads, and prove the result
     Demo(Demo),

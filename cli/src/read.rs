@@ -2,6 +2,7 @@
 
 use crate::args::{Del, Get, Global, OnDb, Put, Stat};
 use crate::exit::{Failure, Outcome};
+use crate::load::not_a_staging_name;
 use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
 use crate::{keys, open, stat_json};
@@ -32,6 +33,7 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
         Some(value) => Some(key_argument("VALUE", value, args.hex)?),
         None => None,
     };
+    not_a_staging_name(&args.at.on.tree)?;
     let opened = open::or_create(global, &args.at.on.db)?;
     let write = || -> Outcome {
         let value = match given {
@@ -116,8 +118,9 @@ pub(crate) fn check(global: &Global, args: &OnDb) -> Outcome {
     print(&out)?;
     if problems > 0 {
         return Err(Failure::Error(format!(
-            "{problems} problems: keep a copy of the folder, save what can be read with `latchkv dump --tree T`, \
-             and load that into a new database"
+            "{problems} problems: keep a copy of the folder and restore a backup; without one, `latchkv scan DB --tree T \
+             --values > a.tsv` gives the records before the first damage, with --reverse those behind the last, and \
+             `latchkv load --format tsv` reads both"
         )));
     }
     Ok(())

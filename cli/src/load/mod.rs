@@ -29,13 +29,21 @@ use std::path::Path;
 use std::time::Instant;
 use writer::{STAGING_PREFIX, Writer};
 
-/// Runs the command.
-pub(crate) fn load(global: &Global, args: Load) -> Outcome {
-    let started = Instant::now();
-    if let Some(name) = args.tree.as_ref().filter(|name| name.starts_with(STAGING_PREFIX)) {
+/// Refuses the names of trees that are being loaded: the next load drops what it finds under them.
+pub(crate) fn not_a_staging_name(name: &str) -> Outcome {
+    if name.starts_with(STAGING_PREFIX) {
         return Err(Failure::Usage(format!(
             "tree {name:?}: names that begin with {STAGING_PREFIX} are taken: choose another"
         )));
+    }
+    Ok(())
+}
+
+/// Runs the command.
+pub(crate) fn load(global: &Global, args: Load) -> Outcome {
+    let started = Instant::now();
+    if let Some(name) = &args.tree {
+        not_a_staging_name(name)?;
     }
     let columns = args.key_column.zip(args.value_column);
     let columns = columns.map(|(key, value)| Columns { key, value });

@@ -2,7 +2,7 @@
 //!
 //! Writers are kept out while it runs, so that one state is looked at; readers and evictors go on. In order:
 //!
-//! 1. page map, block allocator and superblocks against each other;
+//! 1. page map and block allocator against each other;
 //! 2. every page on disk against its checksum;
 //! 3. every tree from its root: each page well formed, one level below its parent, of its tree, its fences
 //!    those that the parent says; large values readable; the number of records as counted;

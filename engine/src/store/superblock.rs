@@ -178,7 +178,7 @@ pub(super) fn choose(slots: [&[u8]; 2], path: &Path) -> Result<(Superblock, usiz
         tree: None,
         what: "no superblock is whole",
         expected: "a valid slot".into(),
-        got: format!("{found:?}"),
+        got: "two slots that are none".into(),
     }))
 }
 
