@@ -12,7 +12,7 @@
 //! characters that reorder a terminal line and bytes that are no UTF-8 are escaped, and so is the first
 //! letter of a text that begins with `hex:`.
 //!
-//! Invariants: [K1] `unescape(escape(b)) == b`; [K2] `parse(escape(b), false) == b`; [K3] what is
+//! Invariants: \[K1\] `unescape(escape(b)) == b`; \[K2\] `parse(escape(b), false) == b`; \[K3\] what is
 //! printed holds no control character, hence no TAB and no end of line. Tested below over all bytes.
 
 use std::ffi::OsStr;

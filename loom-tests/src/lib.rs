@@ -9,7 +9,7 @@
 //!
 //! Each file in `tests/models/` is one protocol, each test in it one edge, and its comment says what it would
 //! falsify. A test runs its model unchanged, which must hold, and then with each of its mutants, which must
-//! fail: [`check`]. The file `mutants.rs` looks that every mutant is used.
+//! fail: `check`. The file `mutants.rs` looks that every mutant is used.
 //!
 //! What loom explores: every interleaving with at most so many preemptions, and every value that a Relaxed
 //! load may return. What it does not: load buffering, spurious failures of weak compare-exchanges, more than

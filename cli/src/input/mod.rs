@@ -15,10 +15,10 @@
 //! databases.
 //!
 //! Invariants:
-//! - [I1] An input can be read any number of times: what is no regular file is first copied to a
+//! - \[I1\] An input can be read any number of times: what is no regular file is first copied to a
 //!   temporary file.
-//! - [I2] Whatever cannot be understood reaches [`Sink::bad`] with its place; nothing is guessed.
-//! - [I3] A reader goes on after a bad record exactly if the sink says so.
+//! - \[I2\] Whatever cannot be understood reaches [`Sink::bad`] with its place; nothing is guessed.
+//! - \[I3\] A reader goes on after a bad record exactly if the sink says so.
 //!
 //! Each format tests its own bad lines; the tests here are about choosing a format.
 
@@ -229,7 +229,7 @@ fn guess(path: &Path, is_dir: bool) -> Option<Format> {
     }
 }
 
-/// Copies what can be read only once to an unnamed temporary file ([I1]).
+/// Copies what can be read only once to an unnamed temporary file (\[I1\]).
 fn spool(reader: &mut dyn Read) -> Outcome<File> {
     let folder = std::env::temp_dir();
     let failed = |error| {

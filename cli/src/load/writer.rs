@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Invariants:
-//! - [W1] A tree that had no records has either all of the input or none of it, whatever fails and
+//! - \[W1\] A tree that had no records has either all of the input or none of it, whatever fails and
 //!   whenever the process dies: its name appears only once everything is in.
-//! - [W2] In a tree that had records, each record of the input is there whole or not at all, and after a
+//! - \[W2\] In a tree that had records, each record of the input is there whole or not at all, and after a
 //!   failure the number of those that are there is known.
-//! - [W3] Staging trees of a process that died are dropped by the next load.
+//! - \[W3\] Staging trees of a process that died are dropped by the next load.
 //!
 //! Tested in `tests/` through the program, with kills.
 
