@@ -33,7 +33,7 @@ pub(crate) struct Global {
     /// Memory for cached pages, such as 64M or 2G
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) cache: Option<u64>,
-    /// Page size of a database that is created: 4K, 8K, 16K, 32K or 64K
+    /// Page size of a database that is created: 4K, 8K, 16K, 32K or 64K; one that exists keeps its own
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_page_size)]
     pub(crate) page_size: Option<u32>,
     /// How files are read and written
@@ -250,6 +250,9 @@ pub(crate) struct Dump {
     /// Leave `database=` out, so that mdb_load and db_load write the main database; one tree only
     #[arg(long, requires = "tree")]
     pub(crate) unnamed: bool,
+    /// Step past damaged pages, say on standard error what is lost, and write all the rest
+    #[arg(long)]
+    pub(crate) keep_going: bool,
     /// Write the line `mapsize=`, which mdb_load wants for more than a few records and db_load refuses
     #[arg(long)]
     pub(crate) lmdb: bool,

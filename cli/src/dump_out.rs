@@ -15,13 +15,16 @@
 //! `mdb_load` needs `mapsize` for more than about a megabyte, and `db_load` refuses to read it: hence the
 //! option. A backslash is written `\5c` and not `\\`, which `mdb_load` before 0.9.25 reads wrongly.
 //!
-//! A file is written beside its place and then moved there, so that it is complete or absent.
+//! A file is written beside its place and then moved there, so that it is complete or absent. With
+//! `--keep-going` (see `dump_salvage`) complete means: all that can be read.
 
 use crate::args::{Dump, Global};
+use crate::dump_salvage::{self, Losses};
 use crate::exit::{Failure, Outcome};
 use crate::keys;
 use crate::open;
 use crate::progress::{Progress, Unit};
+use crate::words::plain;
 use latchkv::{Db, Tree};
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -34,40 +37,67 @@ const MAP_BYTES_MIN: u64 = 64 << 20;
 /// Runs the command.
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
     let db = open::read_only(global, &args.db)?;
-    let names = match &args.tree {
-        Some(name) => vec![name.clone()],
-        None => db.trees()?,
-    };
     let map_bytes = args.lmdb.then(|| map_bytes(&args.db));
     let style = Style { print: args.print, unnamed: args.unnamed, map_bytes };
+    let only = args.tree.as_deref();
+    let mut losses = Losses::default();
+    let mut write = |out: &mut dyn Write| match args.keep_going {
+        true => dump_salvage::write(global, &db, only, style, &mut losses, out),
+        false => write_trees(global, &db, only, style, out),
+    };
     let Some(path) = &args.output else {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        return write_trees(global, &db, &names, style, &mut out)?.map_err(Failure::output);
+        write(&mut out)?.map_err(Failure::output)?;
+        return losses.outcome();
     };
+    write_file(path, write)?;
+    losses.outcome()
+}
+
+/// Writes a file, complete or not at all; or into a pipe or a device.
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Outcome<io::Result<()>>,
+) -> Outcome {
     let failed = |error| Failure::file("writing", path, error);
     if path.exists() && !path.is_file() {
         // A pipe or a device: nothing can be moved into its place.
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-        return write_trees(global, &db, &names, style, &mut out)?.map_err(failed);
+        return write(&mut out)?.map_err(failed);
     }
     let folder = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        return Err(Failure::Error(format!(
+            "writing {} failed: {} is no folder: make it first, or choose another place",
+            path.display(),
+            folder.display()
+        )));
+    }
     // The process's mask applies to these, as to any file that a program creates.
     let mode = Permissions::from_mode(0o666);
-    let temporary =
-        tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed)?;
+    let temporary = tempfile::Builder::new().permissions(mode).tempfile_in(folder);
+    let temporary = temporary.map_err(|error| {
+        Failure::Error(format!(
+            "writing {} failed: no temporary file can be made in {}: {}",
+            path.display(),
+            folder.display(),
+            plain(&error)
+        ))
+    })?;
     let mut out = BufWriter::with_capacity(1 << 16, temporary);
-    write_trees(global, &db, &names, style, &mut out)?.map_err(failed)?;
+    write(&mut out)?.map_err(failed)?;
     let temporary = out.into_inner().map_err(|error| failed(error.into_error()))?;
     temporary.as_file().sync_all().map_err(failed)?;
     temporary.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
+/// What the text looks like.
 #[derive(Clone, Copy, Debug)]
-struct Style {
+pub(crate) struct Style {
     print: bool,
     unnamed: bool,
     map_bytes: Option<u64>,
@@ -77,13 +107,17 @@ struct Style {
 fn write_trees(
     global: &Global,
     db: &Db,
-    names: &[String],
+    only: Option<&str>,
     style: Style,
     out: &mut dyn Write,
 ) -> Outcome<io::Result<()>> {
+    let names = match only {
+        Some(name) => vec![name.to_owned()],
+        None => db.trees()?,
+    };
     let mut trees = Vec::new();
     let mut total = 0;
-    for name in names {
+    for name in &names {
         let tree = open::tree(db, name)?;
         total += tree.len()?;
         trees.push((name, tree));
@@ -111,24 +145,33 @@ fn write_tree(
     for entry in tree.iter() {
         let entry = entry?;
         lines.clear();
-        for bytes in [entry.key(), entry.value()] {
-            lines.push(b' ');
-            if style.print {
-                print_into(&mut lines, bytes)
-            } else {
-                keys::hex_into(&mut lines, bytes)
-            }
-            lines.push(b'\n');
-        }
+        record_into(&mut lines, entry.key(), entry.value(), style);
         if let Err(error) = out.write_all(&lines) {
             return Ok(Err(error));
         }
         progress.add(1);
     }
-    Ok(out.write_all(b"DATA=END\n"))
+    Ok(out.write_all(FOOTER))
 }
 
-fn header(name: &str, style: Style) -> Vec<u8> {
+/// Ends a tree.
+pub(crate) const FOOTER: &[u8] = b"DATA=END\n";
+
+/// Appends the two lines of a record.
+pub(crate) fn record_into(lines: &mut Vec<u8>, key: &[u8], value: &[u8], style: Style) {
+    for bytes in [key, value] {
+        lines.push(b' ');
+        if style.print {
+            print_into(lines, bytes)
+        } else {
+            keys::hex_into(lines, bytes)
+        }
+        lines.push(b'\n');
+    }
+}
+
+/// The lines before the records of a tree.
+pub(crate) fn header(name: &str, style: Style) -> Vec<u8> {
     let format = if style.print { "print" } else { "bytevalue" };
     let mut header = format!("VERSION=3\nformat={format}\n");
     if !style.unnamed {

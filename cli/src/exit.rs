@@ -9,7 +9,8 @@
 //!
 //! Every message says what to do. Tested here for the codes and in `tests/` through the program.
 
-use latchkv::{Error, Usage};
+use crate::words::plain;
+use latchkv::{Error, OpenError, Usage};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -52,7 +53,7 @@ impl Failure {
 
     /// A failed operation on a file that is no part of a database.
     pub(crate) fn file(doing: &str, path: &Path, error: io::Error) -> Failure {
-        Failure::Error(format!("{doing} {} failed: {error}", path.display()))
+        Failure::Error(format!("{doing} {} failed: {}", path.display(), plain(&error)))
     }
 }
 
@@ -72,7 +73,49 @@ impl From<Error> for Failure {
         let message = error.to_string();
         match error {
             Error::Usage(Usage::NoSuchTree(_)) => Failure::NotFound(message),
+            Error::Usage(Usage::BadOption { option, actual, allowed }) => {
+                let option = match option {
+                    "cache_bytes" => "--cache",
+                    "page_bytes" => "--page-size",
+                    other => other,
+                };
+                Failure::Usage(format!("{option} is {actual}, allowed is {allowed}"))
+            }
             Error::Usage(_) => Failure::Usage(message),
+            Error::Open(OpenError::NotFound(path)) => {
+                let path = path.display();
+                Failure::Error(format!(
+                    "no database at {path}: create one with `latchkv load {path} INPUT` or `latchkv put {path} KEY VALUE`, \
+                     or check the path"
+                ))
+            }
+            Error::Open(OpenError::Locked { path, by }) => Failure::Error(format!(
+                "{} is open in {by}: close it there, or wait until that ends, and run this again",
+                path.display()
+            )),
+            Error::Open(OpenError::NotWritable { path, reason }) => {
+                let path = path.display();
+                Failure::Error(match reason {
+                    io::ErrorKind::ReadOnlyFilesystem => format!(
+                        "{path} lies on a read-only file system: copy it elsewhere to change it; commands that only read \
+                         work here"
+                    ),
+                    _ => format!(
+                        "{path} cannot be written ({reason}): run this as the user who owns it, or have that user let you \
+                         write it (`ls -ld {path} {path}/*` shows who may do what)"
+                    ),
+                })
+            }
+            Error::Io { op, path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                let path = path.display();
+                Failure::Error(format!(
+                    "no permission to {op} {path}: run this as the user who owns it, or have that user let you use it \
+                     (`ls -ld {path}` shows who may do what)"
+                ))
+            }
+            Error::Corrupt(corruption) if corruption.page.is_some() => Failure::Error(format!(
+                "{message}\n`latchkv check` lists all damage, `latchkv dump --keep-going` writes everything that can be read"
+            )),
             _ => Failure::Error(message),
         }
     }
@@ -88,6 +131,24 @@ mod tests {
         assert_eq!(gone.code(), 0);
         let full = Failure::output(io::Error::from(io::ErrorKind::StorageFull));
         assert_eq!(full.code(), 3);
+    }
+
+    #[test]
+    fn a_refused_file_says_what_to_do() {
+        let source = std::sync::Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+        let refused = Error::Io { op: "open", path: "db/lock".into(), source };
+        let message = Failure::from(refused).to_string();
+        for part in ["no permission to open db/lock", "run this as", "ls -ld db/lock"] {
+            assert!(message.contains(part), "{message}");
+        }
+        for (reason, part) in [
+            (io::ErrorKind::PermissionDenied, "run this as"),
+            (io::ErrorKind::ReadOnlyFilesystem, "copy it elsewhere"),
+        ] {
+            let refused = OpenError::NotWritable { path: "db".into(), reason };
+            let message = Failure::from(Error::from(refused)).to_string();
+            assert!(message.starts_with("db ") && message.contains(part), "{message}");
+        }
     }
 
     #[test]

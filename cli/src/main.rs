@@ -12,8 +12,10 @@
 //! stat_json what `stat --json` prints
 //! scan      scan, count
 //! dump_out  dump
+//! dump_salvage  dump --keep-going
 //! demo/     demo
 //! progress  bars and lines on standard error
+//! words     words of messages
 //! ```
 //!
 //! Results go to standard output, everything else to standard error.
@@ -21,6 +23,7 @@
 mod args;
 mod demo;
 mod dump_out;
+mod dump_salvage;
 mod exit;
 mod input;
 mod keys;
@@ -30,6 +33,7 @@ mod progress;
 mod read;
 mod scan;
 mod stat_json;
+mod words;
 
 use args::{Cli, Command};
 use clap::Parser;

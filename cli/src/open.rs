@@ -11,19 +11,40 @@ use std::path::{Path, PathBuf};
 
 /// For reading only.
 pub(crate) fn read_only(global: &Global, path: &Path) -> Outcome<Db> {
+    check_page_size(global, path)?;
     Ok(options(global).open_read_only(path)?)
 }
 
 /// For writing; something must be there.
 pub(crate) fn existing(global: &Global, path: &Path) -> Outcome<Db> {
+    check_page_size(global, path)?;
     Ok(options(global).open_existing(path)?)
 }
 
 /// For writing; created if nothing is there.
 pub(crate) fn or_create(global: &Global, path: &Path) -> Outcome<Opened> {
+    check_page_size(global, path)?;
     let created = !path.exists();
     let db = options(global).open(path)?;
     Ok(Opened { db, created: created.then(|| path.to_path_buf()) })
+}
+
+/// Refuses `--page-size` for a database that has another, before anything is written.
+fn check_page_size(global: &Global, path: &Path) -> Outcome {
+    let Some(bytes) = global.page_size else { return Ok(()) };
+    // Where this fails, the opening that follows says why.
+    let Ok(db) = options(global).open_read_only(path) else { return Ok(()) };
+    let has_bytes = db.stats().page_bytes;
+    if has_bytes == bytes {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--page-size is {}K, but {} was created with pages of {}K and keeps them: leave --page-size out, or load into a \
+         new database",
+        bytes >> 10,
+        path.display(),
+        has_bytes >> 10
+    )))
 }
 
 /// A database that may have come into being just now.

@@ -8,6 +8,7 @@
 //!
 //! Progress is never part of the result: it goes to standard error and changes no exit code.
 
+use crate::words::plural;
 use indicatif::{
     HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle,
 };
@@ -32,8 +33,8 @@ impl Unit {
     fn show(self, count: u64) -> String {
         match self {
             Unit::Bytes => HumanBytes(count).to_string(),
-            Unit::Records => format!("{} records", HumanCount(count)),
-            Unit::Pages => format!("{} pages", HumanCount(count)),
+            Unit::Records => format!("{} {}", HumanCount(count), plural(count, "record")),
+            Unit::Pages => format!("{} {}", HumanCount(count), plural(count, "page")),
         }
     }
 
@@ -107,6 +108,14 @@ impl Progress {
                 );
             }
             Display::Lines { .. } => {}
+        }
+    }
+
+    /// Prints a line of its own on standard error, also where no progress is shown.
+    pub(crate) fn line(&self, text: &str) {
+        match &self.display {
+            Display::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
+            _ => eprintln!("{text}"),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::exit::{Failure, Outcome};
 use crate::load::not_a_staging_name;
 use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
+use crate::words::counted;
 use crate::{keys, open, stat_json};
 use std::io::{self, Read, Write};
 
@@ -87,7 +88,8 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
     } else {
         out += &stats.to_string();
         for (name, records) in &trees {
-            out += &format!("tree {:<18} {records} records\n", keys::escaped(name.as_bytes()));
+            let name = keys::escaped(name.as_bytes());
+            out += &format!("tree {name:<18} {}\n", counted(*records, "record"));
         }
     }
     if !out.ends_with('\n') {
@@ -109,18 +111,23 @@ pub(crate) fn check(global: &Global, args: &OnDb) -> Outcome {
     for problem in &report.problems {
         writeln!(out, "{problem}").expect("memory takes writes");
     }
+    for warning in &report.warnings {
+        let note = "the other is whole and the next checkpoint writes this one anew; if it was the newer, what only it \
+                    held is lost";
+        writeln!(out, "warning: {warning}: {note}").expect("memory takes writes");
+    }
     let problems = report.problem_count;
     if problems == 0 && !global.quiet {
-        let (pages, records) = (report.pages, report.records);
-        writeln!(out, "no problems in {pages} pages and {records} records")
-            .expect("memory takes writes");
+        let (pages, records) = (counted(report.pages, "page"), counted(report.records, "record"));
+        writeln!(out, "no problems in {pages} and {records}").expect("memory takes writes");
     }
     print(&out)?;
     if problems > 0 {
         return Err(Failure::Error(format!(
-            "{problems} problems: keep a copy of the folder and restore a backup; without one, `latchkv scan DB --tree T \
-             --values > a.tsv` gives the records before the first damage, with --reverse those behind the last, and \
-             `latchkv load --format tsv` reads both"
+            "{}: keep a copy of the folder and restore a backup; without one, `latchkv dump {} --keep-going -o FILE.dump` \
+             writes everything that can be read, and `latchkv load NEW FILE.dump` takes it in",
+            counted(problems, "problem"),
+            args.db.display()
         )));
     }
     Ok(())

@@ -150,6 +150,16 @@ pub enum OpenError {
         /// Who holds it.
         by: &'static str,
     },
+    /// It lies where this process may not write: a read-only medium or mount, or by its permissions.
+    #[error(
+        "{} cannot be written ({reason}): open it read-only, or make it writable", path.display()
+    )]
+    NotWritable {
+        /// The path.
+        path: PathBuf,
+        /// What the operating system said.
+        reason: io::ErrorKind,
+    },
 }
 
 /// Why a handle does not allow a call.

@@ -37,6 +37,7 @@ mod id;
 
 pub use api::encode;
 pub use api::{CheckpointReport, CompareAndSwap, Db, Entry, Limits, Options, Range, Stats, Tree};
+pub use api::{Gap, Lost, Salvage, Salvaged, SalvagedTree, TreeSalvage};
 pub use check::{CheckProgress, CheckReport};
 pub use error::{Corruption, Denied, Error, OpenError, Result, Usage};
 pub use id::{BLOCK_BYTES, BlockId, Epoch, FrameId, PageId, TreeId};

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::matrix::{Case, over_every_backend};
 use common::{Model, assert_same, assert_whole, place, scaled, seed, tiny, value_of};
 use fastrand::Rng;
 use latchkv::io::SimDisk;
@@ -294,15 +295,16 @@ fn check_range(
     }
 }
 
-fn run(page_bytes: usize, backend: Backend, salt: u64) {
+fn run(case: Case) {
     for (round, tiny_cache) in [(0, true), (1, false)] {
         let place = place();
-        let mut options = tiny(page_bytes as u32).backend(backend);
+        let mut options = case.options();
         if !tiny_cache {
             options = options.cache_bytes(32 << 20).checkpoint_bytes(4 << 20);
         }
-        let rng = Rng::with_seed(seed(salt * 2 + round));
-        let mut world = World::new(options, place.path.clone(), page_bytes, rng);
+        let rng = Rng::with_seed(case.seed(round));
+        let mut world = World::new(options, place.path.clone(), case.page_bytes as usize, rng);
+        case.assert_used_by(&world.db);
         let frames = world.db.stats().pool.frames;
         assert_eq!(frames == 16, tiny_cache, "{frames} frames");
         for _ in 0..scaled(1500, 60) {
@@ -314,31 +316,8 @@ fn run(page_bytes: usize, backend: Backend, salt: u64) {
     }
 }
 
-macro_rules! agrees_with_a_btree_map {
-    ($($name:ident: $page_kib:literal, $backend:ident, $salt:literal;)*) => {$(
-        #[test]
-        fn $name() {
-            run($page_kib << 10, Backend::$backend, $salt);
-        }
-    )*};
-}
-
-agrees_with_a_btree_map! {
-    pages_of_4_kib_over_uring_agree_with_a_btree_map: 4, Uring, 1;
-    pages_of_8_kib_over_uring_agree_with_a_btree_map: 8, Uring, 2;
-    pages_of_16_kib_over_uring_agree_with_a_btree_map: 16, Uring, 3;
-    pages_of_32_kib_over_uring_agree_with_a_btree_map: 32, Uring, 4;
-    pages_of_64_kib_over_uring_agree_with_a_btree_map: 64, Uring, 5;
-    pages_of_4_kib_over_mmap_agree_with_a_btree_map: 4, Mmap, 6;
-    pages_of_8_kib_over_mmap_agree_with_a_btree_map: 8, Mmap, 7;
-    pages_of_16_kib_over_mmap_agree_with_a_btree_map: 16, Mmap, 8;
-    pages_of_32_kib_over_mmap_agree_with_a_btree_map: 32, Mmap, 9;
-    pages_of_64_kib_over_mmap_agree_with_a_btree_map: 64, Mmap, 10;
-    pages_of_4_kib_over_pread_agree_with_a_btree_map: 4, Pread, 11;
-    pages_of_8_kib_over_pread_agree_with_a_btree_map: 8, Pread, 12;
-    pages_of_16_kib_over_pread_agree_with_a_btree_map: 16, Pread, 13;
-    pages_of_32_kib_over_pread_agree_with_a_btree_map: 32, Pread, 14;
-    pages_of_64_kib_over_pread_agree_with_a_btree_map: 64, Pread, 15;
+over_every_backend! {
+    every_call_agrees_with_a_btree_map => super::run;
 }
 
 #[test]

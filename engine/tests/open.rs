@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::process::{assert_passed, this_program};
 use common::{
     Model, assert_same, assert_whole, data_file, least_cache_bytes, place, records, scaled, tiny,
 };
@@ -178,25 +179,12 @@ fn a_second_opener_of_another_process_is_refused() {
     let place = place();
     sample(&place.path);
     let run = || {
-        let this = std::env::current_exe().expect("this test binary");
-        // In emulation the kernel cannot start it by itself: cargo's runner can.
-        let arch = std::env::consts::ARCH.to_uppercase();
-        let runner = std::env::var(format!("CARGO_TARGET_{arch}_UNKNOWN_LINUX_GNU_RUNNER"));
-        let runner = runner.unwrap_or_default();
-        let mut words = runner.split_whitespace();
-        let mut other = match words.next() {
-            Some(program) => std::process::Command::new(program),
-            None => std::process::Command::new(&this),
-        };
-        if !runner.is_empty() {
-            other.args(words).arg(&this);
-        }
-        other.args(["--exact", "other_process_tries_to_open"]).env(OTHER_PROCESS, &place.path);
-        other.output().expect("it starts")
+        let mut other = this_program("other_process_tries_to_open");
+        other.env(OTHER_PROCESS, &place.path).output().expect("it starts")
     };
     let db = Db::open(&place.path).expect("there");
     let held = run();
-    assert!(held.status.success(), "{}", String::from_utf8_lossy(&held.stdout));
+    assert_passed(&held);
     drop(db);
     assert!(
         !run().status.success(),
@@ -263,33 +251,6 @@ fn a_read_only_database_refuses_every_write_and_writes_nothing() {
     );
     assert!(fs::read(data_file(&place.path)).expect("there") == before);
     assert_eq!(fs::read_dir(&place.path).expect("there").count(), 1);
-}
-
-#[test]
-fn a_read_only_directory_opens_for_reading_and_says_why_not_for_writing() {
-    use std::os::unix::fs::PermissionsExt;
-    let place = place();
-    let model = sample(&place.path);
-    let protect = |file: u32, dir: u32| {
-        for name in ["data", "lock"] {
-            fs::set_permissions(place.path.join(name), fs::Permissions::from_mode(file))
-                .expect("ours");
-        }
-        fs::set_permissions(&place.path, fs::Permissions::from_mode(dir)).expect("ours");
-    };
-    protect(0o444, 0o555);
-    // A privileged user is not kept out by modes; for that one the test above has to do.
-    let privileged = fs::File::options().write(true).open(data_file(&place.path)).is_ok();
-    let db = Db::open_read_only(&place.path).expect("readable");
-    assert_same(&db.tree("t").expect("there"), &model);
-    drop(db);
-    let writing = Db::open(&place.path);
-    if !privileged {
-        assert!(matches!(writing, Err(Error::Io { .. })), "{writing:?}");
-    }
-    drop(writing);
-    protect(0o644, 0o755);
-    Db::open(&place.path).expect("writable again");
 }
 
 #[test]

@@ -157,7 +157,8 @@ pub(super) fn compare(tree: &Tree, taken: &[Taken]) -> Outcome<String> {
         }
     }
     let note = if changed > 0 { format!(" ({changed} changed meanwhile)") } else { String::new() };
-    Ok(format!("{same} files equal the disk's{note}"))
+    let equal = if same == 1 { "file equals" } else { "files equal" };
+    Ok(format!("{same} {equal} the disk's{note}"))
 }
 
 /// Bytes of the files below a folder.

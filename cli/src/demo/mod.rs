@@ -15,9 +15,11 @@ mod work;
 use crate::args::{Demo, Global};
 use crate::exit::{Failure, Outcome};
 use crate::open;
+use crate::words::{counted, plural};
 use indicatif::{HumanBytes, HumanCount};
 use latchkv::Db;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,6 +35,14 @@ const WORK_TREE: &str = "work";
 
 /// Runs the command.
 pub(crate) fn demo(global: &Global, args: &Demo) -> Outcome {
+    if let Some(dir) = &args.dir
+        && let Err(error) = fs::read_dir(dir)
+    {
+        return Err(Failure::Error(format!(
+            "--dir {}: {error}: name a folder that exists and that you may read",
+            dir.display()
+        )));
+    }
     let failed = |error| Failure::file("creating a folder in", &std::env::temp_dir(), error);
     let mut folder = tempfile::Builder::new().prefix("latchkv-demo-").tempdir().map_err(failed)?;
     folder.disable_cleanup(args.keep);
@@ -56,13 +66,14 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
 
     let (found, time) = timed(|| Ok(files::find(args.dir.as_deref())))?;
     if found.files.is_empty() {
-        return Err(Failure::Error(
-            "no readable files were found: name a folder with --dir".into(),
-        ));
+        return Err(Failure::Error(match &args.dir {
+            None => "no readable files were found: name a folder with --dir".into(),
+            Some(dir) => format!("no readable files in {}: name another folder", dir.display()),
+        }));
     }
     let roots: Vec<String> = found.roots.iter().map(|root| root.display().to_string()).collect();
     say(&format!("files from {}", roots.join(", ")))?;
-    table.row("find", time, format!("{} files", HumanCount(found.files.len() as u64)))?;
+    table.row("find", time, several(found.files.len() as u64, "file"))?;
 
     let db = open::options(&global).create(path)?;
     let tree = db.tree(FILES_TREE)?;
@@ -70,8 +81,8 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     let (taken, time) = timed(|| files::take_in(&tree, &found.files, key_bytes_max))?;
     let bytes = taken.iter().map(|file| file.bytes).sum();
     let what = format!(
-        "{} files, {}: {}, {}",
-        HumanCount(taken.len() as u64),
+        "{}, {}: {}, {}",
+        several(taken.len() as u64, "file"),
         HumanBytes(bytes),
         per_second("files", taken.len() as u64, time),
         HumanBytes((bytes as f64 / seconds(time)) as u64),
@@ -83,7 +94,11 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     table.row("build", time, format!("{} keys: {rate}", HumanCount(work::PERMANENT_KEYS)))?;
 
     let (done, time) = timed(|| work.run(&db, &tree, &taken, Duration::from_secs(args.seconds)))?;
-    table.row("work at once", time, format!("{THREADS} threads, {} scans", done.scans))?;
+    table.row(
+        "work at once",
+        time,
+        format!("{THREADS} threads, {}", several(done.scans, "scan")),
+    )?;
     table.note(per_second("reads", done.reads, time))?;
     table.note(per_second("writes", done.writes, time))?;
     table.note(per_second("records scanned", done.scanned, time))?;
@@ -104,7 +119,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
         let tree = open::tree(&db, FILES_TREE)?;
         let compared = files::compare(&tree, &taken)?;
         let kept = done.verify(&open::tree(&db, WORK_TREE)?)?;
-        Ok(format!("{compared}; {} keys of the work are right", HumanCount(kept)))
+        Ok(format!("{compared}; {} of the work are right", several(kept, "key")))
     })?;
     table.row("compare", time, text)?;
     table.end()?;
@@ -117,11 +132,11 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
 fn check(db: &Db) -> Outcome<String> {
     let report = db.check(|_| {})?;
     if let Some(problem) = report.problems.first() {
-        let count = report.problem_count;
-        return Err(Failure::Error(format!("check found {count} problems, the first: {problem}")));
+        let count = counted(report.problem_count, "problem");
+        return Err(Failure::Error(format!("check found {count}, the first: {problem}")));
     }
-    let (pages, records) = (HumanCount(report.pages), HumanCount(report.records));
-    Ok(format!("{pages} pages, {records} records, no problems"))
+    let (pages, records) = (several(report.pages, "page"), several(report.records, "record"));
+    Ok(format!("{pages}, {records}, no problems"))
 }
 
 fn timed<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Duration)> {
@@ -136,6 +151,10 @@ fn seconds(time: Duration) -> f64 {
 
 fn per_second(what: &str, count: u64, time: Duration) -> String {
     format!("{} {what}/s", HumanCount((count as f64 / seconds(time)) as u64))
+}
+
+fn several(count: u64, one: &str) -> String {
+    format!("{} {}", HumanCount(count), plural(count, one))
 }
 
 fn say(line: &str) -> Outcome {

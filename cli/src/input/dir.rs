@@ -5,7 +5,7 @@
 //! itself is left out if it lies in the folder. A file or folder that cannot be read, or is too large,
 //! is bad and named by its path; a bad subfolder hides only what is below it.
 
-use super::{Place, Sink, Value};
+use super::{Place, Sink, Skipped, Value};
 use crate::exit::{Failure, Outcome};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
             };
             if metadata.is_dir() {
                 if Some((metadata.dev(), metadata.ino())) == leave_out {
-                    sink.skipped("the database itself");
+                    sink.skipped(Skipped::Database);
                 } else {
                     key.push(b'/');
                     folders.push((path, key));
@@ -57,9 +57,9 @@ pub(super) fn read(root: &Path, leave_out: &Path, sink: &mut dyn Sink) -> Outcom
             } else if metadata.is_file() {
                 read_file(&path, &key, &mut value, sink)?;
             } else if metadata.is_symlink() {
-                sink.skipped("symbolic links");
+                sink.skipped(Skipped::SymbolicLink);
             } else {
-                sink.skipped("devices, pipes and sockets");
+                sink.skipped(Skipped::Special);
             }
         }
         todo.extend(folders.into_iter().rev());
@@ -135,9 +135,9 @@ mod tests {
             Seen::Record(b"a".to_vec(), b"1".to_vec()),
             Seen::Record(b"z\xff".to_vec(), b"raw".to_vec()),
             Seen::Record(b"b/c/d".to_vec(), vec![]),
-            Seen::Skipped("symbolic links"),
-            Seen::Skipped("symbolic links"),
-            Seen::Skipped("the database itself"),
+            Seen::Skipped(Skipped::SymbolicLink),
+            Seen::Skipped(Skipped::SymbolicLink),
+            Seen::Skipped(Skipped::Database),
         ];
         for record in &want {
             let count = |seen: &[Seen]| seen.iter().filter(|other| *other == record).count();

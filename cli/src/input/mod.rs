@@ -30,6 +30,7 @@ mod lines;
 mod tsv;
 
 use crate::exit::{Failure, Outcome};
+use crate::words::counted;
 use clap::ValueEnum;
 use std::fmt;
 use std::fs::File;
@@ -78,6 +79,29 @@ pub(crate) enum Value<'a> {
     Unread(u64),
 }
 
+/// What is left out by design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Skipped {
+    /// The database that is loaded into.
+    Database,
+    /// A symbolic link.
+    SymbolicLink,
+    /// A device, a pipe or a socket.
+    Special,
+}
+
+impl Skipped {
+    /// So many of it, in words.
+    pub(crate) fn told(self, count: u64) -> String {
+        match (self, count) {
+            (Skipped::Database, _) => "the database itself".into(),
+            (Skipped::SymbolicLink, _) => counted(count, "symbolic link"),
+            (Skipped::Special, 1) => "1 device, pipe or socket".into(),
+            (Skipped::Special, _) => format!("{count} devices, pipes and sockets"),
+        }
+    }
+}
+
 /// Takes in what a reader finds. An error ends the reading and is passed on.
 pub(crate) trait Sink {
     /// The records that follow belong to this tree; `None` is the database without a name.
@@ -87,7 +111,7 @@ pub(crate) trait Sink {
     /// Something that is no record.
     fn bad(&mut self, place: Place<'_>, why: String) -> Outcome;
     /// Something that is left out by design, such as a symbolic link.
-    fn skipped(&mut self, what: &'static str);
+    fn skipped(&mut self, what: Skipped);
     /// Bytes of input read since the last call, for the progress.
     fn bytes_read(&mut self, bytes: u64);
     /// Whether values are wanted, or their lengths will do. Only asked where reading them can be saved.
@@ -255,7 +279,7 @@ pub(super) mod testing {
         Tree(Option<String>),
         Record(Vec<u8>, Vec<u8>),
         Bad(String, String),
-        Skipped(&'static str),
+        Skipped(Skipped),
     }
 
     /// Collects; stops at the first bad record unless told to go on.
@@ -306,7 +330,7 @@ pub(super) mod testing {
             self.seen.push(Seen::Bad(place.to_string(), why.clone()));
             if self.strict { Err(Failure::Error(format!("{place}: {why}"))) } else { Ok(()) }
         }
-        fn skipped(&mut self, what: &'static str) {
+        fn skipped(&mut self, what: Skipped) {
             self.seen.push(Seen::Skipped(what));
         }
         fn bytes_read(&mut self, bytes: u64) {

@@ -12,7 +12,7 @@
 use super::run::Run;
 use super::writer::Writer;
 use crate::exit::{Failure, Outcome};
-use crate::input::{Place, Sink, Value};
+use crate::input::{Place, Sink, Skipped, Value};
 use crate::progress::Progress;
 use latchkv::Limits;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(super) struct Tally {
     /// The first of them, as text.
     pub(super) bad_shown: Vec<String>,
     /// Things left out by design, with their number.
-    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) skipped: BTreeMap<Skipped, u64>,
 }
 
 /// What a pass does with records.
@@ -208,7 +208,7 @@ impl Sink for Intake<'_, '_> {
         Ok(())
     }
 
-    fn skipped(&mut self, what: &'static str) {
+    fn skipped(&mut self, what: Skipped) {
         *self.tally.skipped.entry(what).or_default() += 1;
     }
 

@@ -21,6 +21,7 @@ use crate::exit::{Failure, Outcome};
 use crate::input::{Columns, Input};
 use crate::open;
 use crate::progress::{Progress, Unit};
+use crate::words::plural;
 use indicatif::{HumanBytes, HumanCount};
 use intake::{Intake, Mode, Rules, Tally};
 use latchkv::Db;
@@ -148,18 +149,20 @@ fn report(global: &Global, tally: &Tally, lengths: &[(String, u64)], started: In
     if tally.bad > 0 {
         let more = tally.bad - tally.bad_shown.len() as u64;
         let shown = if more > 0 { format!(" ({more} of them not shown)") } else { String::new() };
-        eprintln!("{} bad records or files were left out{shown}", HumanCount(tally.bad));
+        let were = if tally.bad == 1 { "record or file was" } else { "records or files were" };
+        eprintln!("{} bad {were} left out{shown}", HumanCount(tally.bad));
     }
     if global.quiet {
         return;
     }
     for (what, count) in &tally.skipped {
-        eprintln!("not loaded: {count} {what}");
+        eprintln!("not loaded: {}", what.told(*count));
     }
     let seconds = started.elapsed().as_secs_f64();
     let (records, bytes) = (HumanCount(tally.records), HumanBytes(tally.bytes));
-    eprintln!("loaded {records} records, {bytes}, in {seconds:.1} s");
+    let noun = plural(tally.records, "record");
+    eprintln!("loaded {records} {noun}, {bytes}, in {seconds:.1} s");
     for (name, length) in lengths {
-        eprintln!("tree {name:?} has {} records", HumanCount(*length));
+        eprintln!("tree {name:?} has {} {}", HumanCount(*length), plural(*length, "record"));
     }
 }

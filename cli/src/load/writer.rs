@@ -17,6 +17,7 @@
 use super::run::{Records, Run};
 use crate::exit::Outcome;
 use crate::progress::{Progress, Unit};
+use crate::words::counted;
 use latchkv::{Db, Tree};
 
 /// Names of staging trees begin with this; no tree can be loaded under such a name.
@@ -95,7 +96,9 @@ impl<'d> Writer<'d> {
                 }
                 Some(Target { in_place, .. }) if in_place > 0 => {
                     remains.push(format!(
-                        "{in_place} records are in tree {name:?}, which had others before"
+                        "{} {} in tree {name:?}, which had others before",
+                        counted(in_place, "record"),
+                        if in_place == 1 { "is" } else { "are" }
                     ));
                 }
                 _ => {}

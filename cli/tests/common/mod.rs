@@ -103,12 +103,19 @@ impl Place {
     }
 }
 
-/// The program, through an emulator if cargo was told to use one.
+/// The program with a small cache, so that the tests can run side by side.
 pub(crate) fn program() -> Command {
+    let mut command = bare_program();
+    command.args(["--cache", "8M"]);
+    command
+}
+
+/// The program, through an emulator if cargo was told to use one.
+pub(crate) fn bare_program() -> Command {
     let binary = env!("CARGO_BIN_EXE_latchkv");
     let target =
         format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
-    let mut command = match std::env::var(target) {
+    match std::env::var(target) {
         Ok(runner) if !runner.trim().is_empty() => {
             let mut words = runner.split_whitespace();
             let mut command = Command::new(words.next().expect("a word, as it is not empty"));
@@ -116,10 +123,7 @@ pub(crate) fn program() -> Command {
             command
         }
         _ => Command::new(binary),
-    };
-    // Small, so that the tests can run side by side.
-    command.args(["--cache", "8M"]);
-    command
+    }
 }
 
 /// Runs a command with this input.

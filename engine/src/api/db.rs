@@ -2,6 +2,7 @@
 
 use super::background::Background;
 use super::options::{Limits, Options};
+use super::salvage::Salvage;
 use super::stats::Stats;
 use super::tree::Tree;
 use crate::btree::TreeCore;
@@ -128,7 +129,7 @@ impl Db {
         Ok(Db { handle: Arc::new(Handle { shared, background }) })
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         &self.handle.shared
     }
 
@@ -270,6 +271,20 @@ impl Db {
     pub fn check(&self, progress: impl FnMut(CheckProgress)) -> Result<CheckReport> {
         self.shared().check_open()?;
         check::run(&self.shared().pool, &self.shared().catalog, progress)
+    }
+
+    /// Finds the trees of a database that may be damaged, also those whose names cannot be read, so that
+    /// everything readable can be read. Looks at every page on disk if a part of the catalog is damaged, else
+    /// only at the catalog. Writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Full`] or [`Error::Poisoned`] if the cache has no room for pages. Damage is
+    /// in the result.
+    pub fn salvage(&self) -> Result<Salvage> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let found = shared.catalog.salvage(&shared.pool)?;
+        Ok(Salvage::new(found, |core, name| self.handle_of(core, name)))
     }
 
     /// Makes a last checkpoint and closes the database for all of its handles, which fail with

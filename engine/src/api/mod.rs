@@ -8,15 +8,21 @@
 mod background;
 mod db;
 pub mod encode;
+#[cfg(test)]
+mod far_tests;
 #[cfg(feature = "measure")]
 mod measure;
 mod options;
 mod range;
+mod salvage;
+#[cfg(test)]
+mod salvage_tests;
 mod stats;
 mod tree;
 
 pub use db::{CheckpointReport, Db};
 pub use options::{Limits, Options};
 pub use range::{Entry, Range};
+pub use salvage::{Gap, Lost, Salvage, Salvaged, SalvagedTree, TreeSalvage};
 pub use stats::Stats;
 pub use tree::{CompareAndSwap, Tree};

@@ -193,8 +193,9 @@ impl Options {
     ///
     /// # Errors
     /// [`OpenError::NotFound`], [`OpenError::NotADatabase`], [`OpenError::NewerVersion`],
-    /// [`OpenError::Locked`] if this or another process has it open, [`Error::Corrupt`] if no superblock can
-    /// be trusted, [`Usage::BadOption`], [`Error::Io`].
+    /// [`OpenError::Locked`] if this or another process has it open, [`OpenError::NotWritable`] if it lies on a
+    /// read-only medium or its permissions forbid, [`Error::Corrupt`] if no superblock can be trusted,
+    /// [`Usage::BadOption`], [`Error::Io`].
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         let (directory, store) = Store::open_at(path.as_ref(), Mode::Write, self.backend)?;
@@ -205,7 +206,7 @@ impl Options {
     /// will do. Any number of readers may have it open, as long as nobody has it open for writing.
     ///
     /// # Errors
-    /// Those of [`open_existing`](Self::open_existing).
+    /// Those of [`open_existing`](Self::open_existing), but for `NotWritable`.
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         let (directory, store) = Store::open_at(path.as_ref(), Mode::Read, self.backend)?;

@@ -25,6 +25,11 @@ enum Source {
 }
 
 impl Entry {
+    /// A record with memory of its own.
+    pub(super) fn owned(key: Vec<u8>, value: Vec<u8>) -> Entry {
+        Entry { source: Source::Owned { key, value } }
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> &[u8] {

@@ -2,6 +2,7 @@
 
 use super::db::Handle;
 use super::range::{Entry, Range};
+use super::salvage::TreeSalvage;
 use crate::btree::{Btree, Swap, TreeCore};
 use crate::error::{Error, Result, Usage};
 use std::ops::{Bound, RangeBounds};
@@ -67,6 +68,10 @@ impl Tree {
             return Err(self.dropped());
         }
         result
+    }
+
+    pub(super) fn core(&self) -> &TreeCore {
+        &self.core
     }
 
     /// The name by which this handle was opened.
@@ -237,6 +242,29 @@ impl Tree {
     /// The records whose keys start with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         Range::of_prefix(self.clone(), prefix.as_ref())
+    }
+
+    /// All records that can be read, ascending, and the gaps between them: for a tree with damaged pages, at
+    /// whose first one [`iter`](Self::iter) ends. See [`Db::salvage`](super::Db::salvage) for a whole database.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// # let tree = db.tree("t")?;
+    /// use latchkv::Salvaged;
+    /// tree.put("a", "1")?;
+    /// for found in tree.salvage() {
+    ///     match found? {
+    ///         Salvaged::Record(entry) => println!("{entry:?}"),
+    ///         Salvaged::Gap(gap) => eprintln!("{gap}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn salvage(&self) -> TreeSalvage {
+        TreeSalvage::new(self.clone())
     }
 
     /// Removes every record and gives the pages back. Atomic: others see all records or none.

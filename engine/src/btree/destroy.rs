@@ -89,14 +89,28 @@ impl<'p> Btree<'p> {
                 return Err(error);
             }
         };
+        let step = match parent_x {
+            None => {
+                Btree::format_root(x.page(), x.page_id(), self.core.id);
+                drop(x);
+                Step::Emptied
+            }
+            Some(parent) => {
+                self.pool.free(x);
+                self.remove_last_child(&parent);
+                drop(parent);
+                Step::Further
+            }
+        };
+        // With no latch held: a damaged record may name one of these pages.
         for extent in extents {
             self.pool.free_unloaded(extent);
         }
-        let Some(parent) = parent_x else {
-            Btree::format_root(x.page(), x.page_id(), self.core.id);
-            return Ok(Step::Emptied);
-        };
-        self.pool.free(x);
+        Ok(step)
+    }
+
+    /// Takes the last child word out of an inner page; with the only one it becomes an empty leaf.
+    fn remove_last_child(self, parent: &FrameX<'_>) {
         let page = parent.page();
         match page.count().checked_sub(1) {
             Some(last) => {
@@ -114,7 +128,6 @@ impl<'p> Btree<'p> {
                 );
             }
         }
-        Ok(Step::Further)
     }
 
     fn extents_of(self, x: &FrameX<'_>) -> Result<Vec<PageId>> {

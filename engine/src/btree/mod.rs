@@ -31,11 +31,16 @@ mod lengths;
 #[cfg(feature = "measure")]
 mod measure;
 mod read;
+mod salvage;
 mod scan;
 mod smo;
 mod write;
 
 pub(crate) use lengths::Lengths;
+pub(crate) use salvage::{
+    LostRange, SalvageCursor, SalvagedRecord, SalvagedValue, Step as SalvageStep, is_of_a_page,
+    records_from,
+};
 pub(crate) use scan::{Batch, Cursor, Edge};
 pub(crate) use write::Swap;
 

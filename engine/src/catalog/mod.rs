@@ -23,6 +23,9 @@
 
 mod records;
 mod registry;
+mod salvage;
+
+pub(crate) use salvage::CatalogSalvage;
 
 use crate::btree::{Btree, TreeCore};
 use crate::error::{Error, Result, Usage};

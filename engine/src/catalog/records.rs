@@ -40,6 +40,30 @@ pub(super) fn dropping_key(root: PageId) -> Vec<u8> {
     [[DROPPING].as_slice(), &root.0.to_be_bytes()].concat()
 }
 
+/// What one record says.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    /// A name and what it stands for.
+    Name(String, Record),
+    /// A tree is being taken apart.
+    Dropping(TreeId, PageId),
+}
+
+/// Reads a record. `None`: it makes no sense.
+pub(super) fn meaning(key: &[u8], value: &[u8]) -> Option<Meaning> {
+    match key.split_first()? {
+        (&NAME, name) => {
+            let name = std::str::from_utf8(name).ok()?.to_owned();
+            Some(Meaning::Name(name, Record::decode(value)?))
+        }
+        (&DROPPING, root) => {
+            let root = PageId(u64::from_be_bytes(root.try_into().ok()?));
+            Some(Meaning::Dropping(TreeId(u32::from_le_bytes(value.try_into().ok()?)), root))
+        }
+        _ => None,
+    }
+}
+
 fn each(tree: Btree<'_>, kind: u8, mut f: impl FnMut(&[u8], &[u8])) -> Result<()> {
     let mut cursor = Cursor::new(Edge::Front, Bound::Included(vec![kind]));
     let until = [kind + 1];
@@ -51,7 +75,7 @@ fn each(tree: Btree<'_>, kind: u8, mut f: impl FnMut(&[u8], &[u8])) -> Result<()
         }
         for at in 0..batch.len() {
             let item = batch.item(at);
-            f(&batch.key(item)[1..], batch.payload(item));
+            f(batch.key(item), batch.payload(item));
         }
     }
 }
@@ -59,8 +83,8 @@ fn each(tree: Btree<'_>, kind: u8, mut f: impl FnMut(&[u8], &[u8])) -> Result<()
 /// Every name. Records that make no sense are left to the checker.
 pub(super) fn each_name(tree: Btree<'_>, mut f: impl FnMut(String, Record)) -> Result<()> {
     each(tree, NAME, |key, value| {
-        if let (Ok(name), Some(record)) = (std::str::from_utf8(key), Record::decode(value)) {
-            f(name.to_owned(), record);
+        if let Some(Meaning::Name(name, record)) = meaning(key, value) {
+            f(name, record);
         }
     })
 }
@@ -68,8 +92,8 @@ pub(super) fn each_name(tree: Btree<'_>, mut f: impl FnMut(String, Record)) -> R
 /// Every tree that is being taken apart.
 pub(super) fn each_dropping(tree: Btree<'_>, mut f: impl FnMut(TreeId, PageId)) -> Result<()> {
     each(tree, DROPPING, |key, value| {
-        if let (Ok(root), Ok(id)) = (key.try_into(), value.try_into()) {
-            f(TreeId(u32::from_le_bytes(id)), PageId(u64::from_be_bytes(root)));
+        if let Some(Meaning::Dropping(tree, root)) = meaning(key, value) {
+            f(tree, root);
         }
     })
 }

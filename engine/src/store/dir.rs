@@ -90,6 +90,19 @@ fn foreign(dir: &Path, why: &'static str) -> Error {
     OpenError::NotADatabase { path: dir.to_owned(), why }.into()
 }
 
+/// The typed form of a refusal to open a database for writing; other errors stay as they are.
+fn not_writable(dir: &Path, error: Error) -> Error {
+    match &error {
+        Error::Io { source, .. } => match source.kind() {
+            reason @ (io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) => {
+                OpenError::NotWritable { path: dir.to_owned(), reason }.into()
+            }
+            _ => error,
+        },
+        _ => error,
+    }
+}
+
 /// Makes the names in a directory durable.
 fn sync_directory(dir: &Path) -> Result<()> {
     // Only unix lets a directory be opened and synced.
@@ -163,7 +176,8 @@ impl Directory {
     /// Locks a database directory and opens its `data`.
     ///
     /// # Errors
-    /// [`OpenError::NotFound`], [`OpenError::NotADatabase`], [`OpenError::Locked`], [`Error::Io`].
+    /// [`OpenError::NotFound`], [`OpenError::NotADatabase`], [`OpenError::Locked`],
+    /// [`OpenError::NotWritable`], [`Error::Io`].
     pub(crate) fn open(dir: &Path, mode: Mode) -> Result<(Directory, File)> {
         match look(dir)? {
             Found::Database => {}
@@ -172,13 +186,15 @@ impl Directory {
             }
             Found::Foreign(why) => return Err(foreign(dir, why)),
         }
-        let lock = DirectoryLock::acquire(dir, mode == Mode::Write)?;
+        let write = mode == Mode::Write;
+        let refused = |error| if write { not_writable(dir, error) } else { error };
+        let lock = DirectoryLock::acquire(dir, write).map_err(refused)?;
         let data = dir.join(DATA_NAME);
         let file = OpenOptions::new()
             .read(true)
-            .write(mode == Mode::Write)
+            .write(write)
             .open(&data)
-            .map_err(|error| disk_error("open", &data, error))?;
+            .map_err(|error| refused(disk_error("open", &data, error)))?;
         let metadata = file.metadata().map_err(|error| disk_error("examine", &data, error))?;
         if !metadata.is_file() {
             return Err(foreign(dir, "`data` is no plain file"));

@@ -9,15 +9,16 @@
 //! The registry goes by device and inode, so that a second way to the same directory (a link, another
 //! spelling, a rename in between) is seen. The file lock alone would tell the same, but not who holds it.
 //!
-//! - [L1] Who holds a [`DirectoryLock`] is counted in the registry; dropping it first closes the file, then
-//!   leaves the registry. So a new lock can be had as soon as drop returns.
+//! - [L1] Who holds a [`DirectoryLock`] is counted in the registry; dropping it first unlocks and closes the
+//!   file, then leaves the registry. So a new lock can be had as soon as drop returns. Closing alone would not
+//!   do: a process that another thread has just forked off holds the same open file until it runs its program.
 //! - [L2] A reader opens `lock` read-only and writes nothing. Where there is no such file, or the file system
 //!   knows no locks, it goes on without: nobody could write there in a way that would be seen.
 //!
 //! Not a guard against programs that do not take the lock, and not one across machines on file systems
 //! without it.
 //!
-//! Tested in `dir`.
+//! Tested in `dir`, and [L1] below.
 
 use crate::error::{Error, OpenError, Result};
 use crate::io::disk_error;
@@ -94,10 +95,21 @@ impl Drop for Registered {
     }
 }
 
+/// The open lock file ([L1]).
+#[derive(Debug)]
+struct Taken(File);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Closing follows, which does the same where nobody else has the file open.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Keeps a directory. Fields are dropped in this order ([L1]).
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
-    _file: Option<File>,
+    _file: Option<Taken>,
     _registered: Registered,
 }
 
@@ -130,10 +142,31 @@ impl DirectoryLock {
                 if !write && error.kind() == io::ErrorKind::Unsupported => {} // [L2]
             Err(TryLockError::Error(error)) => return Err(disk_error("lock", &path, error)),
         }
-        Ok(DirectoryLock { _file: Some(file), _registered: registered })
+        Ok(DirectoryLock { _file: Some(Taken(file)), _registered: registered })
     }
 }
 
 fn locked(dir: &Path, by: &'static str) -> Error {
     OpenError::Locked { path: dir.to_owned(), by }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child process between fork and exec has all files of its parent open; the lock was free only when it
+    /// had come to exec, and opening the database again failed now and then.
+    #[test]
+    fn a_dropped_lock_is_free_whoever_else_has_the_same_file_open() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for write in [true, false] {
+            let lock = DirectoryLock::acquire(dir.path(), write).expect("free");
+            let file = &lock._file.as_ref().expect("there is a file").0;
+            // The same open file, as a forked process has it.
+            let inherited = file.try_clone().expect("a file more");
+            drop(lock);
+            drop(DirectoryLock::acquire(dir.path(), true).expect("unlocked"));
+            drop(inherited);
+        }
+    }
 }

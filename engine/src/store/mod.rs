@@ -98,7 +98,7 @@ mod place;
 mod state;
 mod superblock;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod value;
 
 pub(crate) use dir::{Directory, Mode};

@@ -29,6 +29,16 @@
 //!
 //! The place of magic, version and checksum is the same in every version of the format.
 //!
+//! # What an open database finds in a slot
+//!
+//! Making a database writes both slots and syncs them, so neither is ever empty.
+//!
+//! | slot | how it comes about |
+//! |---|---|
+//! | the newest checkpoint | the usual: a checkpoint writes both slots |
+//! | another of this database | a crash or a full disk before the second slot was written; a poisoned checkpoint |
+//! | none | damage, or a crash that tore the second slot; the next checkpoint writes this slot first |
+//!
 //! Tested below, and by flipping and zeroing every sector of a database in `store::tests`.
 
 use super::place::{Placement, get_u32, get_u64};
@@ -182,6 +192,28 @@ pub(super) fn choose(slots: [&[u8]; 2], path: &Path) -> Result<(Superblock, usiz
     }))
 }
 
+/// What an open database finds in a slot: see the module head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlotState {
+    /// The newest checkpoint.
+    Newest,
+    /// Another checkpoint of this database.
+    Other,
+    /// No superblock of this database.
+    Damaged,
+}
+
+/// Compares the bytes of a slot with the newest superblock.
+pub(super) fn compare(slot: &[u8], newest: &Superblock) -> SlotState {
+    match Superblock::decode(slot) {
+        Slot::Valid(found) if found == *newest => SlotState::Newest,
+        Slot::Valid(found) if found.uuid == newest.uuid && found.sequence != newest.sequence => {
+            SlotState::Other
+        }
+        _ => SlotState::Damaged,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +255,22 @@ mod tests {
             (sample(4), 0),
             "a file cut after the first slot"
         );
+    }
+
+    #[test]
+    fn a_slot_is_compared_with_the_newest_superblock() {
+        let newest = sample(5);
+        assert_eq!(compare(&newest.encode(), &newest), SlotState::Newest);
+        assert_eq!(compare(&sample(4).encode(), &newest), SlotState::Other);
+        let foreign = Superblock { uuid: [8; 16], ..sample(4) };
+        let second_of_that_number = Superblock { epoch: Epoch(10), ..newest };
+        let mut torn = newest.encode();
+        torn[700] ^= 1;
+        for damaged in [foreign.encode(), second_of_that_number.encode(), torn] {
+            assert_eq!(compare(&damaged, &newest), SlotState::Damaged);
+        }
+        assert_eq!(compare(&[0; BLOCK_BYTES], &newest), SlotState::Damaged);
+        assert_eq!(compare(&[], &newest), SlotState::Damaged);
     }
 
     #[test]

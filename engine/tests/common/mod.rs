@@ -1,5 +1,5 @@
-//! What the integration tests share: scale, seeds, a watchdog, keys and values, and comparing a tree with a
-//! model.
+//! What the integration tests share: scale, seeds, a watchdog, keys and values, comparing a tree with a model,
+//! the matrix of page sizes and backends, and other processes.
 //!
 //! Environment:
 //! - `LATCHKV_TEST_SCALE`: size of the tests in percent, 100 by default; small under an emulator.
@@ -8,6 +8,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod counting;
+pub(crate) mod matrix;
+pub(crate) mod process;
 
 use latchkv::{Db, Error, Options, Tree, Usage};
 use std::collections::BTreeMap;

@@ -1,18 +1,20 @@
 //! What a checkpoint beside writers holds.
 
-use crate::common::{assert_whole, records, scaled, tiny, watchdog};
+use crate::common::matrix::{Case, at_every_page_size};
+use crate::common::{assert_whole, records, watchdog};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::scope;
 
-#[test]
-fn a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them() {
+fn checkpoints_beside_writers(case: Case) {
     let _watchdog = watchdog("a_checkpoint_beside_writers");
     let disk = std::sync::Arc::new(latchkv::io::SimDisk::new(5));
-    let db = tiny(4096).open_disk(disk.clone()).expect("an empty disk");
+    let db = case.options().open_disk(disk.clone()).expect("an empty disk");
     let tree = db.tree("t").expect("made");
     db.checkpoint().expect("room");
-    let puts = scaled(1000, 60) as u32;
+    let puts = case.share(1000, 60) as u32;
+    // The number of the put, and something behind it.
+    let value = |i: u32| [&i.to_be_bytes()[..], &vec![9; 60 * (case.units() - 1)]].concat();
     let acknowledged: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
     let mut found = BTreeSet::new();
     scope(|scope| {
@@ -23,7 +25,7 @@ fn a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them() {
                     for i in 0..puts {
                         let mut key = vec![thread];
                         key.extend(i.wrapping_mul(0x9e37_79b9).to_be_bytes());
-                        tree.put(&key, i.to_be_bytes()).expect("room");
+                        tree.put(&key, value(i)).expect("room");
                         acknowledged[usize::from(thread)]
                             .store(u64::from(i) + 1, Ordering::Release);
                     }
@@ -35,12 +37,13 @@ fn a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them() {
                 acknowledged.iter().map(|count| count.load(Ordering::Acquire)).collect();
             db.checkpoint().expect("room");
             let after = disk.crash(1, latchkv::io::sim::CrashMode::LoseAll);
-            let db = tiny(4096).open_disk(std::sync::Arc::new(after)).expect("a whole checkpoint");
+            let db =
+                case.options().open_disk(std::sync::Arc::new(after)).expect("a whole checkpoint");
             assert_whole(&db);
             let mut counts = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
             for (key, value) in records(&db.tree("t").expect("there")).expect("readable") {
                 counts[usize::from(key[0])]
-                    .insert(u32::from_be_bytes(value.try_into().expect("four bytes")));
+                    .insert(u32::from_be_bytes(value[..4].try_into().expect("four bytes")));
             }
             for (thread, numbers) in counts.iter().enumerate() {
                 let len = numbers.len() as u64;
@@ -62,4 +65,9 @@ fn a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them() {
     });
     assert_eq!(tree.len().expect("open"), 4 * u64::from(puts));
     assert_whole(&db);
+}
+
+at_every_page_size! {
+    a_checkpoint_beside_writers_holds_each_thread_s_puts_up_to_one_of_them =>
+        super::checkpoints_beside_writers;
 }

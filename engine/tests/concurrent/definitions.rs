@@ -1,8 +1,7 @@
 //! Trees dropped, cleared and renamed beside their readers and writers.
 
-use crate::common::{
-    Model, assert_same, assert_whole, place, records, scaled, seed, tiny, watchdog,
-};
+use crate::common::matrix::{Case, at_every_page_size, over_every_backend};
+use crate::common::{Model, assert_same, assert_whole, place, records, watchdog};
 use crate::{Done, checkpoint, until_done};
 use fastrand::Rng;
 use latchkv::{Error, Usage};
@@ -14,25 +13,23 @@ fn gone(error: &Error) -> bool {
     matches!(error, Error::Usage(Usage::TreeDropped(_)))
 }
 
-#[test]
-fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() {
+fn drops(case: Case) {
     let _watchdog = watchdog("readers_and_writers_of_a_tree_that_is_dropped");
     let place = place();
-    let db = tiny(4096).create(&place.path).expect("nothing there");
+    let db = case.create(&place.path);
     let done = AtomicBool::new(false);
+    let value = vec![7; 100 * case.units()];
     scope(|scope| {
         for thread in 0..5u32 {
-            let db = &db;
-            let mut rng = Rng::with_seed(seed(40 + u64::from(thread)));
+            let (db, value) = (&db, &value);
+            let mut rng = Rng::with_seed(case.seed(40 + u64::from(thread)));
             until_done(scope, &done, move || {
                 let tree = db.tree("comes and goes").expect("room");
                 for _ in 0..50 {
                     let key = rng.u32(0..600).to_be_bytes();
                     let met = match thread {
-                        0 => tree.get(key).map(|value| {
-                            assert!(
-                                value.is_none_or(|value| value.len() == 100 || value == b"other")
-                            );
+                        0 => tree.get(key).map(|found| {
+                            assert!(found.is_none_or(|found| found == *value || found == b"other"));
                         }),
                         1 => tree.iter().take(100).try_for_each(|entry| entry.map(drop)),
                         2 => tree.iter().rev().take(100).try_for_each(|entry| entry.map(drop)),
@@ -48,11 +45,10 @@ fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() 
         }
         until_done(scope, &done, || checkpoint(&db));
         let _done = Done(&done);
-        for round in 0..scaled(25, 3) as u32 {
+        for round in 0..case.share(25, 3) as u32 {
             let tree = db.tree("comes and goes").expect("room");
             for i in 0..300u32 {
-                tree.put((2 * i + round % 2).to_be_bytes(), [7; 100])
-                    .expect("nobody else drops it");
+                tree.put((2 * i + round % 2).to_be_bytes(), &value).expect("nobody else drops it");
             }
             assert!(db.drop_tree("comes and goes").expect("room"));
             assert!(matches!(tree.get(b"x"), Err(error) if gone(&error)));
@@ -69,17 +65,16 @@ fn readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else() 
     );
 }
 
-#[test]
-fn clearing_beside_readers_and_writers_loses_no_later_put() {
+fn clears(case: Case) {
     let _watchdog = watchdog("clearing_beside_readers_and_writers");
     let place = place();
-    let db = tiny(4096).create(&place.path).expect("nothing there");
+    let db = case.create(&place.path);
     let tree = db.tree("t").expect("made");
     let done = AtomicBool::new(false);
     scope(|scope| {
         for thread in 0..4u8 {
             let tree = &tree;
-            let mut rng = Rng::with_seed(seed(50 + u64::from(thread)));
+            let mut rng = Rng::with_seed(case.seed(50 + u64::from(thread)));
             until_done(scope, &done, move || {
                 for i in 0..40u8 {
                     let key = [thread, i];
@@ -87,14 +82,14 @@ fn clearing_beside_readers_and_writers_loses_no_later_put() {
                         0 => drop(tree.get(key).expect("readable")),
                         1 => tree.iter().for_each(|entry| drop(entry.expect("readable"))),
                         2 => drop(tree.delete(key).expect("room")),
-                        _ => tree.put(key, vec![thread; 300]).expect("room"),
+                        _ => tree.put(key, vec![thread; 300 * case.units()]).expect("room"),
                     }
                 }
             });
         }
         until_done(scope, &done, || checkpoint(&db));
         let _done = Done(&done);
-        for _ in 0..scaled(60, 5) {
+        for _ in 0..case.share(60, 5) {
             // The key is this thread's own, and nobody else clears.
             tree.put(b"mine", b"here").expect("room");
             assert_eq!(tree.get(b"mine").expect("readable").as_deref(), Some(&b"here"[..]));
@@ -110,15 +105,15 @@ fn clearing_beside_readers_and_writers_loses_no_later_put() {
 
 /// A put that came down before a clear and entered the gate after it wrote into a leaf that was being taken
 /// apart: it was acknowledged and lost, and the length counted it for ever.
-#[test]
-fn a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared() {
+fn overtaken_puts(case: Case) {
     let _watchdog = watchdog("a_put_that_a_clear_overtakes");
     let db =
-        tiny(4096).open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
+        case.options().open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
+    let value = |byte: u8| vec![byte; 150 * case.units()];
     let tree = db.tree("t").expect("made");
-    for round in 0..scaled(150, 10) as u32 {
+    for round in 0..case.share(300, 10) as u32 {
         // Two levels, so that leaves keep their versions when the root is emptied.
-        tree.bulk_load((0..60u32).map(|i| (i.to_be_bytes(), [1; 150]))).expect("empty before");
+        tree.bulk_load((0..60u32).map(|i| (i.to_be_bytes(), value(1)))).expect("empty before");
         scope(|scope| {
             for thread in 0..3u32 {
                 let tree = &tree;
@@ -126,9 +121,9 @@ fn a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared() {
                     for i in 0..20u32 {
                         let key = ((i * 7 + thread * 19 + round) % 60).to_be_bytes();
                         match thread {
-                            0 => tree.put(key, [2; 150]).expect("room"),
+                            0 => tree.put(key, value(2)).expect("room"),
                             1 => drop(tree.delete(key).expect("room")),
-                            _ => tree.put([&key[..], b"new"].concat(), [3; 150]).expect("room"),
+                            _ => tree.put([&key[..], b"new"].concat(), value(3)).expect("room"),
                         }
                     }
                 });
@@ -142,20 +137,21 @@ fn a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared() {
     assert_whole(&db);
 }
 
-#[test]
-fn clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database() {
+fn clears_and_drops(case: Case) {
     let _watchdog = watchdog("clears_and_drops_of_the_same_tree");
     let place = place();
-    let db = tiny(4096).create(&place.path).expect("nothing there");
+    let db = case.create(&place.path);
+    let units = case.units();
     scope(|scope| {
         for thread in 0..6u32 {
             let db = &db;
             scope.spawn(move || {
-                let mut rng = Rng::with_seed(seed(60 + u64::from(thread)));
-                for _ in 0..scaled(40, 5) {
+                let mut rng = Rng::with_seed(case.seed(60 + u64::from(thread)));
+                for _ in 0..case.share(40, 5) {
                     let name = ["a", "b"][rng.usize(0..2)];
                     let tree = db.tree(name).expect("room");
-                    let met = (0..30).try_for_each(|i| tree.put([i, thread as u8], vec![1; 200]));
+                    let met =
+                        (0..30).try_for_each(|i| tree.put([i, thread as u8], vec![1; 200 * units]));
                     let met = met.and_then(|()| match rng.u32(0..4) {
                         0 => tree.clear(),
                         1 => db.drop_tree(name).map(drop),
@@ -166,7 +162,9 @@ fn clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database() {
                             renamed => renamed,
                         },
                         _ => {
-                            match tree.bulk_load((0..200u32).map(|i| (i.to_be_bytes(), [2; 50]))) {
+                            match tree.bulk_load(
+                                (0..200u32).map(|i| (i.to_be_bytes(), vec![2; 50 * units])),
+                            ) {
                                 Err(Error::Usage(Usage::NotEmpty)) => Ok(()),
                                 loaded => loaded.map(drop),
                             }
@@ -188,4 +186,15 @@ fn clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database() {
     }
     db.checkpoint().expect("room");
     assert_whole(&db);
+}
+
+over_every_backend! {
+    readers_and_writers_of_a_tree_that_is_dropped_are_told_so_and_nothing_else => super::drops;
+    clearing_beside_readers_and_writers_loses_no_later_put => super::clears;
+    clears_and_drops_of_the_same_tree_by_many_threads_leave_a_whole_database =>
+        super::clears_and_drops;
+}
+
+at_every_page_size! {
+    a_put_that_a_clear_overtakes_is_not_lost_in_what_was_cleared => super::overtaken_puts;
 }

@@ -1,11 +1,10 @@
 //! Reads, scans and writes of records by many threads, beside splits and merges.
 
-use crate::common::{
-    Model, Watchdog, assert_same, assert_whole, place, scaled, seed, tiny, value_of, watchdog,
-};
+use crate::common::matrix::{Case, over_every_backend};
+use crate::common::{Model, Watchdog, assert_same, assert_whole, place, value_of, watchdog};
 use crate::{Done, checkpoint, until_done};
 use fastrand::Rng;
-use latchkv::{Backend, CompareAndSwap, Db, Tree};
+use latchkv::{CompareAndSwap, Db, Tree};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 
@@ -15,9 +14,13 @@ fn permanent_key(i: u32) -> Vec<u8> {
     format!("{i:05}").into_bytes()
 }
 
-fn put_permanent(tree: &Tree) {
+fn permanent_value(case: Case, i: u32) -> Vec<u8> {
+    value_of(&permanent_key(i), 0, 60 * case.units())
+}
+
+fn put_permanent(case: Case, tree: &Tree) {
     for i in 0..PERMANENT {
-        tree.put(permanent_key(i), value_of(&permanent_key(i), 0, 60)).expect("room");
+        tree.put(permanent_key(i), permanent_value(case, i)).expect("room");
     }
 }
 
@@ -32,7 +35,7 @@ fn assert_each_once(seen: impl Iterator<Item = Vec<u8>>, what: &str) {
 }
 
 /// Fills and empties the room between the permanent keys, so that leaves split and merge; gives what is left.
-fn churn(tree: &Tree, thread: u8, rounds: usize, rng: &mut Rng) -> Model {
+fn churn(case: Case, tree: &Tree, thread: u8, rounds: usize, rng: &mut Rng) -> Model {
     let mut own = Model::new();
     for round in 0..rounds {
         let from = rng.u32(0..PERMANENT);
@@ -44,7 +47,7 @@ fn churn(tree: &Tree, thread: u8, rounds: usize, rng: &mut Rng) -> Model {
             })
             .collect();
         for key in &keys {
-            let value = value_of(key, round as u64, rng.usize(100..700));
+            let value = value_of(key, round as u64, rng.usize(100..700) * case.units());
             tree.put(key, &value).expect("room");
             own.insert(key.clone(), value);
         }
@@ -62,24 +65,23 @@ fn churn(tree: &Tree, thread: u8, rounds: usize, rng: &mut Rng) -> Model {
     own
 }
 
-fn whole_afterwards(db: &Db, tree: &Tree, models: Vec<Model>) {
+fn whole_afterwards(case: Case, db: &Db, tree: &Tree, models: Vec<Model>) {
     let mut model: Model =
-        (0..PERMANENT).map(|i| (permanent_key(i), value_of(&permanent_key(i), 0, 60))).collect();
+        (0..PERMANENT).map(|i| (permanent_key(i), permanent_value(case, i))).collect();
     model.extend(models.into_iter().flatten());
     assert_same(tree, &model);
     assert_whole(db);
 }
 
-fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
+fn scans_beside_churn(case: Case) {
     let _watchdog: Watchdog = watchdog("scans_beside_churn");
     let place = place();
-    let db = tiny(page_bytes).backend(backend).create(&place.path).expect("nothing there");
-    assert_eq!(db.stats().pool.frames, 16);
+    let db = case.create(&place.path);
     let tree = db.tree("t").expect("made");
-    put_permanent(&tree);
-    let seed = seed(salt);
+    put_permanent(case, &tree);
+    let seed = case.seed(1);
     let done = AtomicBool::new(false);
-    let rounds = scaled(40, 4);
+    let rounds = case.share(40, 3);
     let (mut ends, mut points) = (Rng::with_seed(seed ^ 99), Rng::with_seed(seed ^ 98));
     let models = scope(|scope| {
         until_done(scope, &done, || {
@@ -104,58 +106,42 @@ fn scans_beside_churn(page_bytes: u32, backend: Backend, salt: u64) {
         });
         until_done(scope, &done, || checkpoint(&db));
         until_done(scope, &done, || {
-            let key = permanent_key(points.u32(0..PERMANENT));
-            let value = tree.get(&key).expect("readable").expect("permanent");
-            assert!(value == value_of(&key, 0, 60));
+            let i = points.u32(0..PERMANENT);
+            let value = tree.get(permanent_key(i)).expect("readable").expect("permanent");
+            assert!(value == permanent_value(case, i));
         });
         let _done = Done(&done);
         let writers: Vec<_> = (0..3u8)
             .map(|thread| {
                 let tree = &tree;
                 scope.spawn(move || {
-                    churn(tree, thread, rounds, &mut Rng::with_seed(seed ^ u64::from(thread)))
+                    churn(case, tree, thread, rounds, &mut Rng::with_seed(seed ^ u64::from(thread)))
                 })
             })
             .collect();
         writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
     });
-    whole_afterwards(&db, &tree, models);
+    whole_afterwards(case, &db, &tree, models);
     drop(tree);
     db.close().expect("room");
-    let db = tiny(page_bytes).open_existing(&place.path).expect("closed in order");
+    let db = case.options().open_existing(&place.path).expect("closed in order");
     let tree = db.open_tree("t").expect("readable").expect("there");
     assert_each_once(tree.iter().map(|e| e.expect("readable").into_pair().0), "after reopening");
     assert_whole(&db);
 }
 
-#[test]
-fn permanent_keys_are_seen_exactly_once_while_others_split_and_merge() {
-    scans_beside_churn(4096, Backend::Pread, 1);
-}
-
-#[test]
-fn permanent_keys_are_seen_exactly_once_over_the_default_backend() {
-    scans_beside_churn(8192, Backend::Auto, 2);
-}
-
-#[test]
-fn permanent_keys_are_seen_exactly_once_over_mmap() {
-    scans_beside_churn(4096, Backend::Mmap, 3);
-}
-
-#[test]
-fn counters_swapped_by_eight_threads_add_up() {
+fn counters(case: Case) {
     let _watchdog = watchdog("counters_swapped_by_eight_threads_add_up");
     let place = place();
-    let db = tiny(4096).create(&place.path).expect("nothing there");
+    let db = case.create(&place.path);
     let tree = db.tree("counters").expect("made");
-    let adds = scaled(300, 20);
+    let adds = case.share(300, 20);
     let misses = AtomicU64::new(0);
     scope(|scope| {
         for thread in 0..8u64 {
             let (tree, misses) = (&tree, &misses);
             scope.spawn(move || {
-                let mut rng = Rng::with_seed(seed(10 + thread));
+                let mut rng = Rng::with_seed(case.seed(10 + thread));
                 for _ in 0..adds {
                     let key = [b'c', rng.u8(0..4)];
                     let mut current = tree.get(key).expect("readable");
@@ -185,13 +171,13 @@ fn counters_swapped_by_eight_threads_add_up() {
     assert_eq!(tree.len().expect("open"), 4);
 }
 
-#[test]
-fn exactly_one_of_eight_inserters_and_one_of_eight_deleters_wins_each_key() {
+fn inserters_and_deleters(case: Case) {
     let _watchdog = watchdog("exactly_one_inserter_wins");
     let place = place();
-    let db = tiny(4096).create(&place.path).expect("nothing there");
+    let db = case.create(&place.path);
     let tree = db.tree("t").expect("made");
-    let keys = scaled(400, 30) as u32;
+    let keys = case.share(400, 30) as u32;
+    let value = |thread: u32| vec![thread as u8; 270 * case.units()];
     let (inserted, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
     for (counter, delete) in [(&inserted, false), (&deleted, true)] {
         scope(|scope| {
@@ -202,7 +188,7 @@ fn exactly_one_of_eight_inserters_and_one_of_eight_deleters_wins_each_key() {
                         // In different orders, so that not one of them wins all.
                         let key = ((i + thread * 50) % keys).to_be_bytes();
                         let won = match delete {
-                            false => tree.insert(key, [thread as u8; 90]).expect("room"),
+                            false => tree.insert(key, value(thread)).expect("room"),
                             true => tree.delete(key).expect("room"),
                         };
                         counter.fetch_add(u64::from(won), Ordering::Relaxed);
@@ -216,51 +202,58 @@ fn exactly_one_of_eight_inserters_and_one_of_eight_deleters_wins_each_key() {
     }
 }
 
-#[test]
-fn eight_threads_with_sixteen_frames_keep_their_keys_and_large_values() {
+fn keys_and_large_values(case: Case) {
     let _watchdog = watchdog("eight_threads_with_sixteen_frames");
-    for page_bytes in [4096u32, 65536] {
-        let place = place();
-        let db = tiny(page_bytes).create(&place.path).expect("nothing there");
-        let tree = db.tree("t").expect("made");
-        let seed = seed(u64::from(page_bytes));
-        let steps = scaled(300, 30);
-        let models: Vec<Model> = scope(|scope| {
-            let threads: Vec<_> = (0..8u8)
-                .map(|thread| {
-                    let tree = &tree;
-                    scope.spawn(move || {
-                        let mut rng = Rng::with_seed(seed ^ u64::from(thread));
-                        let mut own = Model::new();
-                        for step in 0..steps {
-                            let key = [rng.u8(..), rng.u8(0..4), thread].to_vec();
-                            let len = match rng.u32(0..20) {
-                                0 => page_bytes as usize * 2,
-                                1..4 => page_bytes as usize / 4 - 20,
-                                _ => rng.usize(0..200),
-                            };
-                            match rng.u32(0..10) {
-                                0..6 => {
-                                    let value = value_of(&key, step as u64, len);
-                                    tree.put(&key, &value).expect("room");
-                                    own.insert(key, value);
-                                }
-                                6..8 => {
-                                    let removed = tree.delete(&key).expect("room");
-                                    assert_eq!(removed, own.remove(&key).is_some());
-                                }
-                                _ => assert!(
-                                    tree.get(&key).expect("readable").as_ref() == own.get(&key)
-                                ),
+    let place = place();
+    let db = case.create(&place.path);
+    let tree = db.tree("t").expect("made");
+    let page_bytes = case.page_bytes as usize;
+    let seed = case.seed(20);
+    let steps = case.share(600, 30);
+    let models: Vec<Model> = scope(|scope| {
+        let threads: Vec<_> = (0..8u8)
+            .map(|thread| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let mut rng = Rng::with_seed(seed ^ u64::from(thread));
+                    let mut own = Model::new();
+                    for step in 0..steps {
+                        let key = [rng.u8(..), rng.u8(0..4), thread].to_vec();
+                        let len = match rng.u32(0..20) {
+                            0 => page_bytes * 2,
+                            1..4 => page_bytes / 4 - 20,
+                            _ => rng.usize(0..200) * case.units(),
+                        };
+                        match rng.u32(0..10) {
+                            0..6 => {
+                                let value = value_of(&key, step as u64, len);
+                                tree.put(&key, &value).expect("room");
+                                own.insert(key, value);
+                            }
+                            6..8 => {
+                                let removed = tree.delete(&key).expect("room");
+                                assert_eq!(removed, own.remove(&key).is_some());
+                            }
+                            _ => {
+                                assert!(tree.get(&key).expect("readable").as_ref() == own.get(&key))
                             }
                         }
-                        own
-                    })
+                    }
+                    own
                 })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
-        });
-        assert_same(&tree, &models.into_iter().flatten().collect());
-        assert_whole(&db);
-    }
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    });
+    assert_same(&tree, &models.into_iter().flatten().collect());
+    assert_whole(&db);
+}
+
+over_every_backend! {
+    permanent_keys_are_seen_exactly_once_while_others_split_and_merge => super::scans_beside_churn;
+    counters_swapped_by_eight_threads_add_up => super::counters;
+    exactly_one_of_eight_inserters_and_one_of_eight_deleters_wins_each_key =>
+        super::inserters_and_deleters;
+    eight_threads_with_sixteen_frames_keep_their_keys_and_large_values =>
+        super::keys_and_large_values;
 }

@@ -1,6 +1,6 @@
 //! Power cuts: at every sync, after any call, twice in a row, and work that goes on afterwards.
 
-use crate::common::{scaled, seed, tiny};
+use crate::common::matrix::{Case, at_every_page_size};
 use crate::{Durable, Run, assert_recovers};
 use fastrand::Rng;
 use latchkv::Options;
@@ -21,14 +21,13 @@ fn assert_survives(options: &Options, run: &Run, snapshot: &Snapshot, salt: u64)
     }
 }
 
-#[test]
-fn every_sync_boundary_leaves_the_last_checkpoint_or_the_one_in_progress() {
-    for (salt, page_bytes) in [(1, 4096), (2, 4096), (3, 16384)] {
-        let options = tiny(page_bytes);
-        let seed = seed(salt);
-        let mut run = Run::new(&options, seed);
+fn every_sync_boundary(case: Case) {
+    for salt in [1, 2] {
+        let options = case.options();
+        let seed = case.seed(salt);
+        let mut run = Run::new(case, &options, seed);
         run.disk.record_history(Record::Syncs);
-        for _ in 0..scaled(1200, 200) {
+        for _ in 0..case.share(1200, 200) {
             run.step().expect("no fault is planned");
         }
         run.checkpoint().expect("no fault is planned");
@@ -40,14 +39,13 @@ fn every_sync_boundary_leaves_the_last_checkpoint_or_the_one_in_progress() {
     }
 }
 
-#[test]
-fn a_power_cut_after_any_call_leaves_the_last_checkpoint_or_the_one_in_progress() {
+fn any_call(case: Case) {
     for salt in [4, 5] {
-        let options = tiny(4096);
-        let seed = seed(salt);
-        let mut run = Run::new(&options, seed);
+        let options = case.options();
+        let seed = case.seed(salt);
+        let mut run = Run::new(case, &options, seed);
         run.disk.record_history(Record::Changes);
-        for step in 0..scaled(500, 100) {
+        for step in 0..case.share(500, 160) {
             run.step().expect("no fault is planned");
             if step % 150 == 149 {
                 run.checkpoint().expect("no fault is planned");
@@ -55,7 +53,7 @@ fn a_power_cut_after_any_call_leaves_the_last_checkpoint_or_the_one_in_progress(
         }
         let history = run.disk.history();
         let mut rng = Rng::with_seed(seed ^ 1);
-        let wanted = scaled(120, 15);
+        let wanted = case.share(120, 15);
         for snapshot in &history {
             if rng.usize(0..history.len()) < wanted {
                 assert_survives(&options, &run, snapshot, seed);
@@ -64,19 +62,18 @@ fn a_power_cut_after_any_call_leaves_the_last_checkpoint_or_the_one_in_progress(
     }
 }
 
-#[test]
-fn a_second_power_cut_while_the_first_is_recovered_from_changes_nothing() {
-    let options = tiny(4096);
-    let seed = seed(6);
-    let mut run = Run::new(&options, seed);
+fn second_cut(case: Case) {
+    let options = case.options();
+    let seed = case.seed(6);
+    let mut run = Run::new(case, &options, seed);
     run.disk.record_history(Record::Changes);
-    for _ in 0..scaled(600, 150) {
+    for _ in 0..case.share(600, 150) {
         run.step().expect("no fault is planned");
     }
     run.checkpoint().expect("no fault is planned");
     let history = run.disk.history();
     let mut rng = Rng::with_seed(seed ^ 1);
-    for _ in 0..scaled(12, 2) {
+    for _ in 0..case.share(12, 2) {
         let snapshot = &history[rng.usize(0..history.len())];
         let disk = Arc::new(snapshot.crash(rng.u64(..), CrashMode::Random));
         disk.record_history(Record::Changes);
@@ -90,14 +87,13 @@ fn a_second_power_cut_while_the_first_is_recovered_from_changes_nothing() {
     }
 }
 
-#[test]
-fn work_goes_on_after_a_power_cut_as_if_nothing_had_been() {
-    let options = tiny(4096);
-    let seed = seed(7);
-    let mut run = Run::new(&options, seed);
+fn work_goes_on(case: Case) {
+    let options = case.options();
+    let seed = case.seed(7);
+    let mut run = Run::new(case, &options, seed);
     let mut rng = Rng::with_seed(seed ^ 1);
-    for _ in 0..scaled(12, 3) {
-        for _ in 0..scaled(150, 40) {
+    for _ in 0..case.share(12, 3) {
+        for _ in 0..case.share(150, 40) {
             run.step().expect("no fault is planned");
         }
         let op = run.disk.op_count(OpKind::Any);
@@ -107,6 +103,7 @@ fn work_goes_on_after_a_power_cut_as_if_nothing_had_been() {
         let db = options.open_disk(disk.clone()).expect("it opened just now");
         let first = Durable { trees: found.clone(), begun_at: 0, done_at: Some(0) };
         run = Run {
+            case,
             disk,
             db,
             trees: found,
@@ -115,4 +112,12 @@ fn work_goes_on_after_a_power_cut_as_if_nothing_had_been() {
             generation: run.generation,
         };
     }
+}
+
+at_every_page_size! {
+    every_sync_boundary_leaves_the_last_checkpoint_or_the_one_in_progress =>
+        super::every_sync_boundary;
+    a_power_cut_after_any_call_leaves_the_last_checkpoint_or_the_one_in_progress => super::any_call;
+    a_second_power_cut_while_the_first_is_recovered_from_changes_nothing => super::second_cut;
+    work_goes_on_after_a_power_cut_as_if_nothing_had_been => super::work_goes_on;
 }

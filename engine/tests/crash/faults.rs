@@ -1,7 +1,8 @@
 //! Full and failing disks: `ENOSPC` and `EIO` at every call of a kind, once or from then on. Nothing
 //! acknowledged is lost, and either work goes on when the disk does, or writing ends and reopening recovers.
 
-use crate::common::{assert_whole, scaled, seed, tiny};
+use crate::common::assert_whole;
+use crate::common::matrix::{Case, at_every_page_size};
 use crate::{Run, assert_recovers, contents};
 use latchkv::io::Disk;
 use latchkv::io::sim::{CrashMode, Fault, OpKind};
@@ -9,8 +10,8 @@ use latchkv::{Error, Options};
 use std::sync::Arc;
 
 /// Calls of one kind that a run of `steps` makes, to know where to plan failures.
-fn calls(options: &Options, seed: u64, steps: usize, kind: OpKind) -> u64 {
-    let mut run = Run::new(options, seed);
+fn calls(case: Case, options: &Options, seed: u64, steps: usize, kind: OpKind) -> u64 {
+    let mut run = Run::new(case, options, seed);
     let before = run.disk.op_count(kind);
     for _ in 0..steps {
         run.step().expect("no fault is planned");
@@ -67,15 +68,13 @@ fn assert_poisoned(options: &Options, run: &Run, all_resident: bool, what: &str)
 /// Lets the calls of `kind` from `index` on fail, one or all of them until the first error is seen (and a
 /// little longer).
 fn with_fault(
-    options: &Options,
-    seed: u64,
+    mut run: Run,
     steps: usize,
     index: u64,
     fault: Fault,
     kind: OpKind,
     once: bool,
 ) -> Run {
-    let mut run = Run::new(options, seed);
     match once {
         true => run.disk.fail_at(index, fault, kind),
         false => run.disk.fail_from(index, fault, kind),
@@ -106,11 +105,10 @@ fn spread(calls: u64, wanted: usize) -> impl Iterator<Item = u64> {
     (0..wanted).map(move |i| i * calls / wanted)
 }
 
-#[test]
-fn a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_room() {
-    let options = tiny(4096);
-    let seed = seed(20);
-    let steps = scaled(250, 80);
+fn full_at_any_write(case: Case) {
+    let options = case.options();
+    let seed = case.seed(20);
+    let steps = case.share(250, 80);
     for (kind, once) in [
         (OpKind::Write, true),
         (OpKind::Write, false),
@@ -118,9 +116,10 @@ fn a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_ro
         (OpKind::SetLen, false),
     ] {
         let mut poisoned = 0;
-        for index in spread(calls(&options, seed, steps, kind), scaled(60, 6)) {
+        for index in spread(calls(case, &options, seed, steps, kind), case.share(60, 6)) {
             let what = format!("full from {kind:?} {index} on, once: {once}");
-            let mut run = with_fault(&options, seed, steps, index, Fault::Enospc, kind, once);
+            let mut run =
+                with_fault(Run::new(case, &options, seed), steps, index, Fault::Enospc, kind, once);
             if run.db.health().is_err() {
                 // A superblock is written in place: where even that finds no room, the medium cannot be
                 // trusted.
@@ -136,16 +135,15 @@ fn a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_ro
     }
 }
 
-#[test]
-fn a_disk_of_limited_size_takes_what_fits_and_more_once_it_grows() {
-    let options = tiny(4096);
-    let seed = seed(21);
-    let mut run = Run::new(&options, seed);
-    for _ in 0..scaled(6, 2) {
+fn limited_size(case: Case) {
+    let options = case.options();
+    let seed = case.seed(21);
+    let mut run = Run::new(case, &options, seed);
+    for _ in 0..case.share(6, 2) {
         let len_bytes = run.disk.len_bytes().expect("simulated");
-        run.disk.set_capacity(Some(len_bytes + 8 * 4096));
+        run.disk.set_capacity(Some(len_bytes + 8 * u64::from(case.page_bytes)));
         let mut full = 0;
-        for _ in 0..scaled(600, 300) {
+        for _ in 0..case.share(600, 300) {
             match run.step() {
                 Ok(()) => {}
                 Err(Error::Full { .. }) => full += 1,
@@ -164,10 +162,9 @@ fn a_disk_of_limited_size_takes_what_fits_and_more_once_it_grows() {
     }
 }
 
-#[test]
-fn a_full_disk_opens_with_no_byte_to_spare() {
-    let options = tiny(4096);
-    let mut run = Run::new(&options, seed(22));
+fn no_byte_to_spare(case: Case) {
+    let options = case.options();
+    let mut run = Run::new(case, &options, case.seed(22));
     for _ in 0..300 {
         run.step().expect("no fault is planned");
     }
@@ -188,19 +185,25 @@ fn a_full_disk_opens_with_no_byte_to_spare() {
     db.close().expect("room");
 }
 
-#[test]
-fn an_io_error_at_any_write_or_sync_ends_writing_or_harms_nothing_and_reopening_recovers() {
-    for (salt, cache_bytes) in [(23, None), (24, Some(8 << 20))] {
-        let mut options = tiny(4096);
+fn io_errors(case: Case) {
+    for (salt, cache_bytes) in [(23, None), (24, Some(8 << 20 << case.units().ilog2()))] {
+        let mut options = case.options();
         if let Some(bytes) = cache_bytes {
             options = options.cache_bytes(bytes);
         }
-        let seed = seed(salt);
-        let steps = scaled(250, 80);
+        let seed = case.seed(salt);
+        let steps = case.share(250, 80);
         for kind in [OpKind::Write, OpKind::Sync, OpKind::SetLen] {
-            for index in spread(calls(&options, seed, steps, kind), scaled(50, 6)) {
+            for index in spread(calls(case, &options, seed, steps, kind), case.share(50, 6)) {
                 let what = format!("EIO at {kind:?} {index}, cache {cache_bytes:?}");
-                let mut run = with_fault(&options, seed, steps, index, Fault::Eio, kind, true);
+                let mut run = with_fault(
+                    Run::new(case, &options, seed),
+                    steps,
+                    index,
+                    Fault::Eio,
+                    kind,
+                    true,
+                );
                 match run.db.health() {
                     Ok(()) => {
                         assert!(kind != OpKind::Sync, "{what}: a failed sync must end writing");
@@ -213,11 +216,10 @@ fn an_io_error_at_any_write_or_sync_ends_writing_or_harms_nothing_and_reopening_
     }
 }
 
-#[test]
-fn a_failed_sync_is_never_followed_by_another_one() {
-    let options = tiny(4096).cache_bytes(4 << 20);
+fn failed_syncs(case: Case) {
+    let options = case.options().cache_bytes(4 << 20 << case.units().ilog2());
     for index in 0..2 {
-        let mut run = Run::new(&options, seed(25));
+        let mut run = Run::new(case, &options, case.seed(25));
         for _ in 0..100 {
             run.step().expect("no fault is planned");
         }
@@ -235,17 +237,16 @@ fn a_failed_sync_is_never_followed_by_another_one() {
     }
 }
 
-#[test]
-fn read_errors_are_reported_and_pass_when_the_disk_reads_again() {
-    let options = tiny(4096);
-    let seed = seed(26);
-    let mut run = Run::new(&options, seed);
-    for _ in 0..scaled(300, 100) {
+fn read_errors(case: Case) {
+    let options = case.options();
+    let seed = case.seed(26);
+    let mut run = Run::new(case, &options, seed);
+    for _ in 0..case.share(300, 100) {
         run.step().expect("no fault is planned");
     }
     run.checkpoint().expect("no fault is planned");
     let mut failed = 0;
-    for index in 0..scaled(40, 10) as u64 {
+    for index in 0..case.share(40, 10) as u64 {
         run.disk.fail_at(index, Fault::Eio, OpKind::Read);
         match contents(&run.db) {
             Ok(found) => assert!(found == run.trees),
@@ -256,7 +257,7 @@ fn read_errors_are_reported_and_pass_when_the_disk_reads_again() {
     }
     assert!(failed > 0, "sixteen frames do not hold the data");
     assert!(run.db.health().is_ok(), "a failed read is no reason to stop writing");
-    for _ in 0..scaled(100, 30) {
+    for _ in 0..case.share(100, 30) {
         run.disk.fail_at(3, Fault::Eio, OpKind::Read);
         match run.step() {
             Ok(()) | Err(Error::Io { .. }) => {}
@@ -265,4 +266,19 @@ fn read_errors_are_reported_and_pass_when_the_disk_reads_again() {
     }
     run.disk.clear_faults();
     assert_kept(&options, &mut run, "after failed reads");
+}
+
+at_every_page_size! {
+    a_disk_that_is_full_at_any_write_loses_nothing_and_serves_on_once_there_is_room =>
+        super::full_at_any_write;
+    a_disk_of_limited_size_takes_what_fits_and_more_once_it_grows =>
+        super::limited_size;
+    a_full_disk_opens_with_no_byte_to_spare =>
+        super::no_byte_to_spare;
+    an_io_error_at_any_write_or_sync_ends_writing_or_harms_nothing_and_reopening_recovers =>
+        super::io_errors;
+    a_failed_sync_is_never_followed_by_another_one =>
+        super::failed_syncs;
+    read_errors_are_reported_and_pass_when_the_disk_reads_again =>
+        super::read_errors;
 }

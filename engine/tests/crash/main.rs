@@ -14,6 +14,7 @@ mod common;
 mod cuts;
 mod faults;
 
+use common::matrix::Case;
 use common::{Model, assert_whole, value_of};
 use fastrand::Rng;
 use latchkv::io::SimDisk;
@@ -34,6 +35,7 @@ struct Durable {
 }
 
 struct Run {
+    case: Case,
     disk: Arc<SimDisk>,
     db: Db,
     trees: Trees,
@@ -43,13 +45,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(options: &Options, seed: u64) -> Run {
+    fn new(case: Case, options: &Options, seed: u64) -> Run {
         let disk = Arc::new(SimDisk::new(seed));
         let db = options.open_disk(disk.clone()).expect("an empty disk");
         let first =
             Durable { trees: Trees::new(), begun_at: 0, done_at: Some(disk.op_count(OpKind::Any)) };
         let rng = Rng::with_seed(seed);
-        Run { disk, db, trees: Trees::new(), durable: vec![first], rng, generation: 0 }
+        Run { case, disk, db, trees: Trees::new(), durable: vec![first], rng, generation: 0 }
     }
 
     fn checkpoint(&mut self) -> Result<(), Error> {
@@ -66,14 +68,14 @@ impl Run {
     fn step(&mut self) -> Result<(), Error> {
         let name = ["a", "b", "c"][self.rng.usize(0..3)].to_owned();
         let key = match self.rng.u32(0..20) {
-            0 => vec![b'l'; 500],
+            0 => vec![b'l'; 500 * self.case.units()],
             _ => self.rng.u32(0..300).to_be_bytes().to_vec(),
         };
         self.generation += 1;
         let len = match self.rng.u32(0..30) {
-            0 => self.rng.usize(1000..30_000),
+            0 => self.rng.usize(1000..30_000 + 2 * self.case.page_bytes as usize),
             1 => 0,
-            _ => self.rng.usize(0..400),
+            _ => self.rng.usize(0..400 * self.case.units()),
         };
         let value = value_of(&key, self.generation, len);
         let draw = self.rng.u32(0..1000);
@@ -121,7 +123,7 @@ impl Run {
                 }
                 cleared?;
                 let records = (0..self.rng.u32(0..400))
-                    .map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 150]));
+                    .map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 150 * self.case.units()]));
                 let records: Model = records.collect();
                 tree.bulk_load(records.iter())?;
                 *model = records;

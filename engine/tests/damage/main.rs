@@ -31,7 +31,11 @@ type Trees = BTreeMap<String, Model>;
 /// A database of some hundred kilobytes: two levels, three trees, large values. Gives what it holds.
 fn fill(db: &Db) -> Trees {
     let mut trees = Trees::new();
-    for (name, records, len) in [("many", 600u32, 60), ("few", 3, 10), ("large", 4, 9000)] {
+    let page_bytes = db.stats().page_bytes as usize;
+    // Three leaves at least, a dozen of the smallest.
+    let many = 60 + 4 * page_bytes / 1024;
+    let large = 9000.max(page_bytes / 4 + 100);
+    for (name, records, len) in [("many", 600u32, many), ("few", 3, 10), ("large", 4, large)] {
         let tree = db.tree(name).expect("room");
         let mut model = Model::new();
         for i in 0..records {

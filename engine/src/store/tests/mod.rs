@@ -6,11 +6,13 @@
 //!   crash    the model's traffic with the power cut at every sync and at every write
 //!   faults   the model's traffic with a full disk or a failed call at every index
 //!   damage   every sector of a small store flipped, zeroed, cut off
-//!   space    files shrink, churn is bounded, offsets beyond 4 GiB
+//!   space    files shrink, churn is bounded
+//!   far      pages and values on both sides of 2 GiB and 4 GiB, in sparse files, over every backend
 //! ```
 
 mod crash;
 mod damage;
+pub(crate) mod far;
 mod faults;
 mod model;
 mod rules;

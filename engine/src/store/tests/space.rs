@@ -1,7 +1,6 @@
-//! Space: what was freed comes back, and offsets are of 64 bits.
+//! Space: what was freed comes back.
 
 use super::*;
-use crate::io::open_disk;
 
 #[test]
 fn the_file_shrinks_once_nothing_reaches_its_end() {
@@ -57,45 +56,6 @@ fn superseded_images_of_one_epoch_are_free_at_once() {
         put(&store, page, stamp * 4, store.epoch()).expect("room");
         assert_eq!(store.usage().used_blocks, used);
     }
-}
-
-#[test]
-fn pages_beyond_four_gib_read_back() {
-    let temp = tempfile::tempdir().expect("a temporary directory");
-    let path = temp.path().join("data");
-    let open = || {
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .expect("there");
-        Arc::from(open_disk(file, &path, Backend::Pread, false).expect("a plain file"))
-    };
-    let store = Store::create(open(), &path, PAGE_BYTES).expect("an empty file");
-    let hog = (6u64 << 30) / BLOCK_BYTES as u64;
-    store.give_out(&[hog]).expect("a sparse file");
-    let pages: Vec<PageId> = (0..20).map(|_| store.allocate_page().expect("ids")).collect();
-    for &page in &pages {
-        let placement = put(&store, page, page.0, store.epoch()).expect("room");
-        assert!(placement.block.offset() > 4 << 30);
-    }
-    checkpoint(&store).expect("room");
-    drop(store);
-    let store = Store::open(open(), &path, false).expect("whole");
-    assert!(pages.iter().all(|&page| holds(&store, page, page.0)));
-    assert_eq!(store.usage().pages, 20);
-    assert!(store.usage().free_blocks >= hog);
-    assert_audit(&store);
-    // All of them move below: the file can be cut.
-    for &page in &pages {
-        put(&store, page, page.0 + 1, store.epoch()).expect("room");
-    }
-    checkpoint(&store).expect("room");
-    checkpoint(&store).expect("room");
-    assert!(store.usage().file_bytes < 1 << 30, "{:?}", store.usage());
-    assert!(pages.iter().all(|&page| holds(&store, page, page.0 + 1)));
 }
 
 #[test]
