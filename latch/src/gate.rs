@@ -12,8 +12,8 @@
 //!   close:  closed = 1;  fence(SeqCst);  wait until every slot is 0
 //! ```
 //!
-//! A slot is a counter of its own 128 bytes, written by one thread alone, so entering needs no
-//! read-modify-write.
+//! A slot ([`crate::per_thread`]) is a counter of its own 128 bytes, written by one thread alone, so entering
+//! needs no read-modify-write.
 //!
 //! # Invariants
 //!
@@ -44,22 +44,18 @@
 //! Threads below; loom models `gate::*`.
 
 use crate::backoff::Backoff;
+use crate::per_thread::PerThread;
 use crate::primitives::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::primitives::{self, AtomicU32, AtomicU64, Mutant, fence, mutant};
 use crate::thread_index::thread_index;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 
 /// One thread's depth inside.
 #[repr(align(128))]
 #[derive(Default)]
 struct Slot(AtomicU64);
 
-/// Slots in the first chunk; each later chunk has twice as many as the one before.
-const FIRST_CHUNK: usize = if cfg!(latchkv_loom) { 4 } else { 32 };
-/// Chunks: enough for over thirty million threads.
-const CHUNKS: usize = 20;
 /// Times that the closer yields to one thread inside before it naps.
 const YIELDS: u32 = 64;
 
@@ -67,9 +63,7 @@ const YIELDS: u32 = 64;
 pub struct Gate {
     /// 1 while closing or closed.
     closed: AtomicU32,
-    /// Chunk k has the slots of `FIRST_CHUNK << k` threads. They are made when a thread first needs one,
-    /// never dropped before the gate.
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    slots: PerThread<Slot>,
 }
 
 /// Being inside; leaves when dropped. Belongs to the thread that entered.
@@ -90,12 +84,7 @@ pub struct ClosedGate<'a> {
 impl Gate {
     /// An open gate.
     pub fn new() -> Gate {
-        let gate = Gate { closed: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] };
-        if cfg!(latchkv_loom) {
-            // loom does not see that a `OnceLock` publishes what it holds.
-            gate.make_chunk(0);
-        }
-        gate
+        Gate { closed: AtomicU32::new(0), slots: PerThread::new() }
     }
 
     /// Enters. Waits while the gate is closed or closing, unless this thread is inside already. No
@@ -114,7 +103,7 @@ impl Gate {
 
     #[inline]
     fn enter_slot(&self, index: usize) -> Inside<'_> {
-        let slot = self.slot(index);
+        let slot = self.slots.get(index);
         // Relaxed: G1, nobody else stores to it.
         let depth = slot.0.load(Relaxed);
         if depth > 0 {
@@ -163,7 +152,7 @@ impl Gate {
     pub fn close(&self) -> ClosedGate<'_> {
         #[cfg(not(latchkv_loom))]
         // Relaxed: G1, this thread's own slot.
-        let inside = self.slot(thread_index()).0.load(Relaxed) > 0;
+        let inside = self.slots.get(thread_index()).0.load(Relaxed) > 0;
         #[cfg(latchkv_loom)]
         let inside = false;
         assert!(!inside, "closed the gate from inside");
@@ -172,12 +161,10 @@ impl Gate {
             self.park();
         }
         if !mutant(Mutant::CloseWithoutFence) {
-            // G-a and G-b. A chunk of slots that is made after this fence is of a thread that will see
-            // `closed`.
+            // G-a and G-b. Slots that are made after this fence (PT2) are of threads that will see `closed`.
             fence(SeqCst);
         }
-        let chunks = self.chunks.iter().filter_map(|chunk| chunk.get());
-        for slot in chunks.flatten() {
+        for (_, slot) in self.slots.iter() {
             self.wait_for_leave(slot);
         }
         ClosedGate { gate: self }
@@ -211,24 +198,6 @@ impl Gate {
 
     fn address(&self) -> usize {
         std::ptr::from_ref(&self.closed).addr()
-    }
-
-    #[inline]
-    fn slot(&self, index: usize) -> &Slot {
-        // Chunk k starts at index FIRST_CHUNK * (2^k - 1).
-        let chunk = (index / FIRST_CHUNK + 1).ilog2() as usize;
-        let start = FIRST_CHUNK * ((1 << chunk) - 1);
-        let slots = match self.chunks[chunk].get() {
-            Some(slots) => slots,
-            None => self.make_chunk(chunk),
-        };
-        &slots[index - start]
-    }
-
-    #[cold]
-    fn make_chunk(&self, chunk: usize) -> &[Slot] {
-        self.chunks[chunk]
-            .get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| Slot::default()).collect())
     }
 }
 
@@ -319,15 +288,6 @@ mod tests {
         let gate = Gate::new();
         let _inside = gate.enter();
         let _closed = gate.close();
-    }
-
-    #[test]
-    fn every_index_has_a_slot_of_its_own() {
-        let gate = Gate::new();
-        let mut slots: Vec<usize> =
-            (0..3_000).map(|index| std::ptr::from_ref(gate.slot(index)).addr()).collect();
-        slots.sort_unstable();
-        assert!(slots.windows(2).all(|pair| pair[1] - pair[0] >= 128));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! check.
 //!
 //! ```text
-//! word  0       1       2             3       4         5 .. 7
-//!       latch   ident   dirty_epoch   clock   max_lsn   spare
+//! word  0       1       2             3       4 .. 7
+//!       latch   ident   dirty_epoch   clock   spare
 //! ```
 //!
 //! * \[H1] All-zero bytes are a valid header: free, unlatched, clean. An array may lie in zeroed memory.
-//! * \[H2] `ident`, `dirty_epoch` and `max_lsn` are stored only under X of `latch`, with Relaxed: the latch
+//! * \[H2] `ident` and `dirty_epoch` are stored only under X of `latch`, with Relaxed: the latch
 //!   orders them as it orders the words of the page. A load without S or X is believed only after validation,
 //!   or is a guess that something else confirms.
 //! * \[H3] `clock` is stored by anyone with Relaxed. It is advice to the replacement and protects nothing.
@@ -27,10 +27,8 @@ pub struct FrameHeader {
     pub dirty_epoch: AtomicU64,
     /// Reference, probation and inner bits, as the replacement defines them. Stored by anyone.
     pub clock: AtomicU64,
-    /// Greatest lsn of a change on the page. Stored under X.
-    pub max_lsn: AtomicU64,
     /// Room for more, 0. Stored under X.
-    pub spare: [AtomicU64; 3],
+    pub spare: [AtomicU64; 4],
 }
 
 #[cfg(not(latchkv_loom))]
@@ -45,8 +43,7 @@ impl FrameHeader {
             ident: AtomicU64::new(0),
             dirty_epoch: AtomicU64::new(0),
             clock: AtomicU64::new(0),
-            max_lsn: AtomicU64::new(0),
-            spare: [const { AtomicU64::new(0) }; 3],
+            spare: [const { AtomicU64::new(0) }; 4],
         }
     }
 

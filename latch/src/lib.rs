@@ -1,9 +1,10 @@
-//! Latches, parking and the page hash of latchkv.
+//! Latches, parking, the page hash, and the protocols of commits and snapshots of latchkv.
 //!
 //! **The problem.** Every step down a B+-tree asks two questions: is this page still what I think it is, and
 //! where in memory is it? Asked with an ordinary read-write lock, each question writes to a cache line that
 //! every other processor wants too. Here a reader writes nothing: it notes a version, reads, and looks
-//! whether the version moved.
+//! whether the version moved. Commits and snapshots ask the same way for little: a commit takes its place in
+//! the log with one read-modify-write, and a snapshot begins with none.
 //!
 //! **What is here**, in order of descent:
 //!
@@ -12,11 +13,14 @@
 //! * [`page_hash`]: page -> frame, made of cache-line [`cell`]s with a latch each;
 //! * [`header`]: the 64 bytes that say what a frame holds;
 //! * [`gate`]: lets writers in by a plain store, and lets a checkpoint shut them out;
+//! * [`log_ring`]: the log's memory: gives commits their lsns, and knows what is copied, applied, written;
+//! * [`snapshots`]: what readers may still ask for, and so what may be dropped;
 //! * [`latch`]: one word, held optimistically, shared or exclusively; its bits are in `word`;
-//! * [`mod@thread_index`], [`backoff`], [`prefetch`]: small things the above stand on;
+//! * [`per_thread`], [`mod@thread_index`], [`backoff`], [`prefetch`]: small things the above stand on;
 //! * [`primitives`]: the atomics, and the switch to loom.
 //!
-//! No I/O and no engine types: a page is a `u64` below 2^40, a frame a `u32` below 2^24 - 1.
+//! No I/O and no engine types: a page is a `u64` below 2^40, a frame a `u32` below 2^24 - 1, an lsn a `u64`
+//! below 2^48.
 //!
 //! **How it is tested.** Unit tests here run with real threads. The crate `latchkv-loom-tests` runs the same
 //! code, not a copy, under loom with `--cfg latchkv_loom`, and each model again with mutants that it must
@@ -44,11 +48,14 @@ pub mod cell;
 pub mod gate;
 pub mod header;
 pub mod latch;
+pub mod log_ring;
 mod order;
 pub mod page_hash;
+pub mod per_thread;
 pub mod prefetch;
 pub mod primitives;
 pub mod residency;
+pub mod snapshots;
 mod spare;
 pub mod thread_index;
 mod word;
@@ -57,6 +64,9 @@ pub use cell::{Line64, Line64Padded128, Line128, Stride};
 pub use gate::{ClosedGate, Gate, Inside};
 pub use header::FrameHeader;
 pub use latch::{Exclusive, Latch, Shared};
+pub use log_ring::{LogRing, RECORD_BYTES_MIN};
 pub use page_hash::{LatchPlacement, PageHash};
+pub use per_thread::PerThread;
+pub use snapshots::{SnapshotSlot, Snapshots};
 pub use thread_index::thread_index;
 pub use word::Version;

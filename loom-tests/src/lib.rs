@@ -13,8 +13,9 @@
 //!
 //! What loom explores: every interleaving with at most so many preemptions, and every value that a Relaxed
 //! load may return. What it does not: load buffering, spurious failures of weak compare-exchanges, more than
-//! four threads beside the main one. Its `fence(SeqCst)` is modelled; a SeqCst access would not be, and there
-//! is none.
+//! four threads beside the main one. It does not know that a read-modify-write comes right behind the store
+//! that it read, so that one may seem to come after later plain stores to the same word. Its `fence(SeqCst)`
+//! is modelled; a SeqCst access would not be, and there is none.
 
 #![cfg(latchkv_loom)]
 

@@ -80,4 +80,62 @@ mutants! {
     GateParkWithoutRecheck,
     /// Opening the gate wakes nobody.
     OpenForgetsWake,
+    /// A reservation in the log takes room that is not there.
+    ReserveIgnoresRoom,
+    /// A reservation in the log does not acquire the room.
+    ReserveRelaxed,
+    /// The log's room is given back without release.
+    RetireRelaxed,
+    /// Giving back the log's room wakes nobody.
+    RetireForgetsWake,
+    /// A thread parks for room in the log without looking whether it came.
+    RoomParkWithoutRecheck,
+    /// Marking a record copied does not release.
+    CopiedRelaxed,
+    /// The flusher does not acquire the marks.
+    CopiedEndRelaxed,
+    /// Marking a record applied does not release.
+    AppliedRelaxed,
+    /// Marking a record applied has no fence.
+    AppliedWithoutFence,
+    /// Who moves `visible` does not acquire the marks.
+    HelpRelaxed,
+    /// Who moves `visible` does not look at it again where it finds the mark of another record.
+    HelpWithoutReload,
+    /// Moving `visible` does not release.
+    HelpPublishesRelaxed,
+    /// `visible` is loaded with Relaxed.
+    VisibleRelaxed,
+    /// Registering a snapshot has no fence.
+    RegisterWithoutFence,
+    /// A snapshot has its lsn before its slot says that there is one. Of the model.
+    RegisterReadsFirst,
+    /// Releasing a snapshot does not release.
+    SnapshotReleaseRelaxed,
+    /// Ending a snapshot ends whatever is in its slot.
+    EndIgnoresGeneration,
+    /// An ended reader looks for that without a fence.
+    IsEndedWithoutFence,
+    /// The scan of the snapshots has no fence before it.
+    HorizonWithoutFence,
+    /// The scan of the snapshots loads the upper bound behind it. Of the model.
+    HorizonUpperLast,
+    /// The scan of the snapshots does not acquire.
+    HorizonRelaxed,
+    /// The scan of the snapshots passes over those that have no lsn yet.
+    HorizonIgnoresPending,
+    /// The scan of the snapshots has no fence behind it.
+    HorizonWithoutReleaseFence,
+    /// The listing of snapshots has no fence before its second look.
+    EachWithoutFence,
+    /// A committer leaves the gate before it applies. Of the model.
+    ApplyOutsideGate,
+    /// A committer looks for conflicts before it has the stripe. Of the model.
+    CheckBeforeStripe,
+    /// A committer reserves its lsn before it has the stripe. Of the model.
+    ReserveBeforeStripe,
+    /// A serializable committer validates without waiting for those before it. Of the model.
+    ValidateWithoutWait,
+    /// A serializable committer validates before it reserves its lsn. Of the model.
+    ValidateBeforeReserve,
 }

@@ -3,12 +3,15 @@
 #![cfg(latchkv_loom)]
 
 mod clean_and_downgrade;
+mod commit;
 mod exclusion;
 mod gate;
+mod log_ring;
 mod mutants;
 mod page_hash;
 mod primitives;
 mod residency;
 mod seqlock;
 mod setup;
+mod snapshots;
 mod upgrade;
