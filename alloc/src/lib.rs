@@ -4,7 +4,8 @@
 //!
 //! - [`Region`]: one mapping for the whole life of the pool, in huge pages where the system grants them;
 //! - [`Bump`]: what one operation or write set needs, handed out by moving a pointer and dropped as a whole;
-//! - [`SegmentArena`]: versions in the order in which they become useless, dropped a segment at a time.
+//! - [`SegmentArena`]: versions in the order in which they become useless, dropped a segment at a time. A
+//!   [`SegmentSource`] gives it memory, and mapped temporary files once a budget is used up.
 //!
 //! No type here knows pages, trees or logs, and none runs destructors of what is stored in it.
 
@@ -12,8 +13,11 @@ mod bump;
 mod exhausted;
 mod region;
 mod segments;
+mod segment_source;
+mod spill;
 
 pub use bump::Bump;
 pub use exhausted::Exhausted;
 pub use region::{HugePages, REGION_ALIGN, Region, RegionOptions, page_bytes};
+pub use segment_source::SegmentSource;
 pub use segments::{Record, SEGMENT_BYTES_MAX, SegmentArena, Slot};
