@@ -52,6 +52,28 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
+    /// Somebody else committed a change of what this transaction wrote, or read. Nothing of it took effect.
+    #[error("another commit changed tree {tree:?} since this transaction began: run it again")]
+    Conflict {
+        /// The tree.
+        tree: String,
+        /// The key; `None` if it was a range, or the tree as a whole.
+        key: Option<Vec<u8>>,
+    },
+    /// The transaction's time is up. Nothing of it took effect.
+    #[error("the transaction took longer than its timeout allows: nothing was written")]
+    Timeout,
+    /// The snapshot, or the transaction's, was ended because it had become too old.
+    #[error(
+        "snapshot {} was ended at the age limit of {age_max:?}: take a new one, or raise the limit",
+        name.as_deref().unwrap_or("without a name")
+    )]
+    SnapshotEnded {
+        /// The name that it was given.
+        name: Option<String>,
+        /// The limit, from [`Options::snapshot_age_max`](crate::Options::snapshot_age_max).
+        age_max: std::time::Duration,
+    },
     /// The call itself was wrong.
     #[error("{0}")]
     Usage(#[from] Usage),
@@ -142,6 +164,9 @@ pub enum OpenError {
         /// Greatest version understood.
         supported: u32,
     },
+    /// It was not closed, so its log has to be read, and what it says to be written.
+    #[error("{} was not closed properly: open it for writing once, so that it can recover", .0.display())]
+    NeedsRecovery(PathBuf),
     /// Somebody has it open.
     #[error("{} is open already ({by}): close it there first", path.display())]
     Locked {
@@ -223,6 +248,15 @@ pub enum Usage {
     /// The tree of this handle was dropped.
     #[error("tree {0:?} was dropped: get a new handle")]
     TreeDropped(String),
+    /// A tree handle of one database was used with a transaction, snapshot or batch of another.
+    #[error("tree {0:?} is of another database: get it from the database that it is used with")]
+    OtherDatabase(String),
+    /// The savepoint is of another transaction, or was given up by going back to an earlier one.
+    #[error("no such savepoint in this transaction: set one anew")]
+    NoSavepoint,
+    /// A tree was cleared after the snapshot began: what it held then is gone.
+    #[error("the tree was cleared after the snapshot began: take a new snapshot")]
+    ClearedSince,
     /// Somebody else wrote to a tree while it was bulk loaded. Nothing was loaded.
     #[error(
         "the tree was written to during its bulk load, nothing was loaded: load it while nobody writes"

@@ -2,7 +2,9 @@
 //!
 //! A database is a directory with named trees in it, each an ordered map from byte strings to byte strings.
 //! Readers of pages in memory take no latch and do no read-modify-write; writers of different leaves do not
-//! meet; a checkpoint makes one consistent state durable without overwriting the last.
+//! meet; a checkpoint makes one consistent state durable without overwriting the last, and a log has what was
+//! committed since. [Transactions](Transaction), [batches](WriteBatch) and single calls are commits alike; a
+//! [`Snapshot`] reads one state for as long as it likes.
 //!
 //! ```
 //! # fn main() -> latchkv::Result<()> {
@@ -21,14 +23,18 @@
 //! # }
 //! ```
 //!
-//! The layers, each using only those below it: [`api`](Db), `check`, `catalog`, `btree`, `pool`, `node`,
-//! `store`, [`io`]. ARCHITECTURE.md says how they fit.
+//! The layers, each using only those below it: [`api`](Db), `recovery`, `check`, `txn`, `catalog`, `btree`,
+//! `versions`, `pool`, `log`, `node`, `store`, [`io`]. ARCHITECTURE.md says how they fit.
 
 mod api;
+mod recovery;
 mod check;
+mod txn;
 mod catalog;
 mod btree;
+mod versions;
 mod pool;
+mod log;
 mod node;
 mod store;
 pub mod io;
@@ -36,11 +42,19 @@ mod error;
 mod id;
 
 pub use api::encode;
-pub use api::{CheckpointReport, CompareAndSwap, Db, Entry, Limits, Options, Range, Stats, Tree};
+pub use api::{
+    CheckpointReport, CompareAndSwap, Db, Entry, Isolation, Limits, Lsn, Options, Range, ReadAt,
+    SlowReader, Snapshot, Stats, Transaction, TransactionOptions, TransactionRange, Tree, Watch,
+    WriteBatch,
+};
 pub use api::{Gap, Lost, Salvage, Salvaged, SalvagedTree, TreeSalvage};
+pub use api::{LogEnd, LogReader, LoggedKind, LoggedOp, LoggedRecord};
 pub use check::{CheckProgress, CheckReport};
 pub use error::{Corruption, Denied, Error, OpenError, Result, Usage};
 pub use id::{BLOCK_BYTES, BlockId, Epoch, FrameId, PageId, TreeId};
 pub use io::{Backend, BackendReport};
+pub use log::{Durability, LogUsage};
 pub use pool::{PageHashLatches, PoolStats};
+pub use recovery::RecoveryProgress;
 pub use store::StoreUsage;
+pub use txn::{Event, Savepoint, SnapshotUsage};

@@ -4,9 +4,10 @@ mod common;
 
 use common::process::{assert_passed, this_program};
 use common::{
-    Model, assert_same, assert_whole, data_file, least_cache_bytes, place, records, scaled, tiny,
+    Model, assert_same, assert_whole, data_file, least_cache_bytes, log_file, place, records,
+    scaled, simulated, tiny,
 };
-use latchkv::{BLOCK_BYTES, Db, Denied, Error, OpenError, Options, Usage};
+use latchkv::{BLOCK_BYTES, Db, Denied, Error, OpenError, Options, Usage, WriteBatch};
 use std::fs;
 use std::path::Path;
 
@@ -128,7 +129,7 @@ fn a_newer_format_is_refused_by_both_numbers() {
     for opened in [Db::open(&place.path), Db::open_read_only(&place.path)] {
         let error = refused(opened);
         assert!(
-            matches!(error, OpenError::NewerVersion { found: 7, supported: 1, .. }),
+            matches!(error, OpenError::NewerVersion { found: 7, supported: 2, .. }),
             "{error:?}"
         );
         assert!(error.to_string().contains('7'), "{error}");
@@ -212,9 +213,14 @@ fn a_read_only_database_refuses_every_write_and_writes_nothing() {
     let place = place();
     let model = sample(&place.path);
     fs::remove_file(place.path.join("lock")).expect("there");
-    let before = fs::read(data_file(&place.path)).expect("there");
+    let files = || [data_file, log_file].map(|file| fs::read(file(&place.path)).expect("there"));
+    let before = files();
     let modified = |path: &Path| fs::metadata(path).expect("there").modified().expect("known");
-    let times = (modified(&place.path), modified(&data_file(&place.path)));
+    let times = || {
+        [place.path.clone(), data_file(&place.path), log_file(&place.path)]
+            .map(|path| modified(&path))
+    };
+    let times_before = times();
 
     let db = tiny(4096).open_read_only(&place.path).expect("needs no lock file");
     let tree = db.tree("t").expect("there");
@@ -230,6 +236,11 @@ fn a_read_only_database_refuses_every_write_and_writes_nothing() {
         db.drop_tree("t").map(drop),
         db.rename_tree("t", "u"),
         db.checkpoint().map(drop),
+        db.flush(),
+        db.sync(),
+        db.begin().map(drop),
+        db.write(&WriteBatch::new()).map(drop),
+        db.transact(|_| Ok(())),
     ];
     for (number, denied) in denied.into_iter().enumerate() {
         let error = denied.expect_err("read-only");
@@ -244,13 +255,9 @@ fn a_read_only_database_refuses_every_write_and_writes_nothing() {
     assert!(db.open_tree("new").expect("readable").is_none());
     drop(tree);
     db.close().expect("nothing to write");
-    assert_eq!(
-        times,
-        (modified(&place.path), modified(&data_file(&place.path))),
-        "nothing was touched"
-    );
-    assert!(fs::read(data_file(&place.path)).expect("there") == before);
-    assert_eq!(fs::read_dir(&place.path).expect("there").count(), 1);
+    assert_eq!(times(), times_before, "nothing was touched");
+    assert!(files() == before);
+    assert_eq!(fs::read_dir(&place.path).expect("there").count(), 2);
 }
 
 #[test]
@@ -305,8 +312,7 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
 fn a_value_over_the_limit_is_refused_before_anything_is_written() {
     // Not touched, so that it takes no memory.
     let huge = vec![0u8; (1 << 30) + 1];
-    let db =
-        tiny(4096).open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
+    let db = simulated(&tiny(4096));
     let tree = db.tree("t").expect("made");
     let over = Usage::ValueTooLarge { actual: (1 << 30) + 1, maximum: 1 << 30 };
     assert_eq!(misused(tree.put(b"k", &huge)), over);

@@ -2,11 +2,9 @@
 
 mod common;
 
-use common::{assert_whole, place, tiny, watchdog};
-use latchkv::io::SimDisk;
-use latchkv::io::sim::{Fault, OpKind};
+use common::{assert_whole, open_on, place, tiny, watchdog};
+use latchkv::io::sim::{Fault, OpKind, SimMachine};
 use latchkv::{Error, Options};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn long_key(n: u64, len: usize) -> Vec<u8> {
@@ -115,21 +113,21 @@ fn closures_of_reads_may_write_however_scarce_frames_are() {
 fn puts_are_refused_and_reads_go_on_when_no_dirty_page_can_be_written() {
     let _watch = watchdog("puts_are_refused_and_reads_go_on_when_no_dirty_page_can_be_written");
     for fault in [Fault::Eio, Fault::Enospc] {
-        let disk = Arc::new(SimDisk::new(5));
-        let db = tiny(4096).open_disk(disk.clone()).expect("an empty disk");
+        let machine = SimMachine::new(5);
+        let db = open_on(&machine, &tiny(4096)).expect("empty disks");
         let tree = db.tree("t").expect("room");
         for key in 0..2000_u64 {
             tree.put(key.to_be_bytes(), [1; 300]).expect("room");
         }
         db.checkpoint().expect("room");
-        disk.fail_from(0, fault, OpKind::Change);
+        machine.data().fail_from(0, fault, OpKind::Change);
         let mut keys = (0..2000_u64).map(|n| (n * 37 % 2000).to_be_bytes());
         let failed = keys.find_map(|key| tree.put(key, [2; 300]).err());
         assert!(matches!(failed, Some(Error::Full { .. } | Error::Poisoned { .. })), "{failed:?}");
         for key in 0..2000_u64 {
             assert!(tree.get(key.to_be_bytes()).expect("readable").is_some());
         }
-        disk.clear_faults();
+        machine.clear_faults();
         if fault == Fault::Enospc {
             tree.put(b"more", b"").expect("there is room again");
             db.checkpoint().expect("there is room again");

@@ -3,20 +3,18 @@
 
 mod common;
 
-use common::{assert_whole, place, tiny};
-use latchkv::io::SimDisk;
-use latchkv::io::sim::{Fault, OpKind};
+use common::{assert_whole, open_on, place, tiny};
+use latchkv::io::sim::{Fault, OpKind, SimMachine};
 use latchkv::{Error, Options, Tree, Usage};
 use std::ops::Bound;
-use std::sync::Arc;
 
-fn filled(options: &Options, records: u32) -> (Arc<SimDisk>, latchkv::Db, Tree) {
-    let disk = Arc::new(SimDisk::new(3));
-    let db = options.open_disk(disk.clone()).expect("an empty disk");
+fn filled(options: &Options, records: u32) -> (SimMachine, latchkv::Db, Tree) {
+    let machine = SimMachine::new(3);
+    let db = open_on(&machine, options).expect("empty disks");
     let tree = db.tree("t").expect("made");
     tree.bulk_load((0..records).map(|i| (i.to_be_bytes(), [i as u8; 100]))).expect("ascending");
     db.checkpoint().expect("room");
-    (disk, db, tree)
+    (machine, db, tree)
 }
 
 fn number(key: &[u8]) -> u32 {
@@ -25,16 +23,16 @@ fn number(key: &[u8]) -> u32 {
 
 #[test]
 fn an_iterator_that_met_an_error_gives_it_for_ever_at_both_ends() {
-    let (disk, _db, tree) = filled(&tiny(4096), 2000);
+    let (machine, _db, tree) = filled(&tiny(4096), 2000);
     let mut range = tree.iter();
     for expected in 0..10 {
         let entry = range.next().expect("not the end").expect("readable");
         assert_eq!(number(entry.key()), expected);
     }
-    disk.fail_from(0, Fault::Eio, OpKind::Read);
+    machine.fail_from(0, Fault::Eio, OpKind::Read);
     let failed = range.by_ref().find_map(Result::err).expect("most pages are not resident");
     assert!(matches!(failed, Error::Io { .. }), "{failed:?}");
-    disk.clear_faults();
+    machine.clear_faults();
     for _ in 0..100 {
         assert!(matches!(range.next(), Some(Err(Error::Io { .. }))));
         assert!(matches!(range.next_back(), Some(Err(Error::Io { .. }))));
@@ -44,18 +42,18 @@ fn an_iterator_that_met_an_error_gives_it_for_ever_at_both_ends() {
 
 #[test]
 fn an_error_from_the_back_is_met_by_the_front_too() {
-    let (disk, _db, tree) = filled(&tiny(4096), 2000);
+    let (machine, _db, tree) = filled(&tiny(4096), 2000);
     let mut range = tree.iter();
-    disk.fail_from(0, Fault::Eio, OpKind::Read);
+    machine.fail_from(0, Fault::Eio, OpKind::Read);
     let failed = range.by_ref().rev().find_map(Result::err);
     assert!(matches!(failed, Some(Error::Io { .. })));
-    disk.clear_faults();
+    machine.clear_faults();
     assert!(matches!(range.next(), Some(Err(Error::Io { .. }))));
 }
 
 #[test]
 fn entries_stay_as_they_were_after_the_database_moved_on() {
-    let (_disk, db, tree) = filled(&tiny(4096), 500);
+    let (_machine, db, tree) = filled(&tiny(4096), 500);
     let entries: Vec<_> = tree.iter().map(|entry| entry.expect("readable")).collect();
     let one = tree.get_with(7u32.to_be_bytes(), <[u8]>::to_vec).expect("readable");
     tree.clear().expect("room");
@@ -90,7 +88,7 @@ fn a_range_holds_the_database_open_when_every_handle_is_gone() {
 
 #[test]
 fn a_range_over_a_closed_database_or_a_dropped_tree_says_so() {
-    let (_disk, db, tree) = filled(&tiny(4096), 2000);
+    let (_machine, db, tree) = filled(&tiny(4096), 2000);
     let mut dropped = tree.iter();
     dropped.next().expect("not the end").expect("readable");
     db.drop_tree("t").expect("room");
@@ -115,7 +113,7 @@ fn a_range_over_a_closed_database_or_a_dropped_tree_says_so() {
 
 #[test]
 fn both_ends_meet_without_giving_a_record_twice_however_they_alternate() {
-    let (_disk, _db, tree) = filled(&tiny(4096), 777);
+    let (_machine, _db, tree) = filled(&tiny(4096), 777);
     let mut rng = fastrand::Rng::with_seed(common::seed(11));
     for front_share in [0, 1, 5, 9, 10] {
         let mut range = tree.iter();
@@ -140,7 +138,7 @@ fn both_ends_meet_without_giving_a_record_twice_however_they_alternate() {
 
 #[test]
 fn what_is_written_behind_both_ends_does_not_come_back() {
-    let (_disk, _db, tree) = filled(&tiny(4096), 1000);
+    let (_machine, _db, tree) = filled(&tiny(4096), 1000);
     let mut range = tree.iter();
     for _ in 0..400 {
         range.next().expect("not the end").expect("readable");
@@ -155,7 +153,7 @@ fn what_is_written_behind_both_ends_does_not_come_back() {
 
 #[test]
 fn bounds_above_each_other_and_equal_excluded_bounds_are_empty_ranges() {
-    let (_disk, db, tree) = filled(&tiny(4096), 100);
+    let (_machine, db, tree) = filled(&tiny(4096), 100);
     let key = |i: u32| i.to_be_bytes().to_vec();
     let empty = [
         (Bound::Included(key(9)), Bound::Included(key(3))),

@@ -199,7 +199,7 @@ fn a_database_that_permissions_protect_is_read_and_nothing_of_it_changes() {
     const NOBODY: u32 = 65534;
     let place = sample();
     let protect = |file: u32, dir: u32| {
-        for name in ["data", "lock"] {
+        for name in ["data", "log", "lock"] {
             let mode = fs::Permissions::from_mode(file);
             fs::set_permissions(place.path.join(name), mode).expect("ours");
         }

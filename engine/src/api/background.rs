@@ -1,5 +1,5 @@
-//! The thread behind a database: checkpoints by bytes dirtied, writes back ahead of the clock hand, and
-//! finishes drops.
+//! The thread behind a database: flushes what nobody waits for, moves the horizon, makes checkpoints by bytes
+//! dirtied and logged, writes back ahead of the clock hand, and finishes drops.
 
 use super::db::Shared;
 use crate::error::{Error, Result};
@@ -45,6 +45,10 @@ impl Background {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
+            if thread.thread().id() == std::thread::current().id() {
+                // A callback let go of the last handle: the thread ends when it comes back from it.
+                return;
+            }
             thread.thread().unpark();
             // A panic of the thread was reported by the panic hook; there is nothing left to wait for.
             let _ = thread.join();
@@ -67,14 +71,18 @@ fn run(shared: &Weak<Shared>, stop: &AtomicBool) {
     }
 }
 
-/// One piece of work. False: there was none.
+/// One round of everything there is to do. False: there was nothing that wants another at once.
 fn work(shared: &Shared) -> Result<bool> {
-    if shared.pool.dirtied_bytes() >= shared.checkpoint_bytes {
+    let Some(ledger) = &shared.ledger else { return Ok(false) };
+    let mut busy = ledger.log.background()?;
+    shared.readers.look(ledger);
+    ledger.sweep(&shared.pool);
+    ledger.rest_watch();
+    if shared.pool.dirtied_bytes() >= shared.checkpoint_bytes || shared.is_log_long() {
         shared.checkpoint()?;
-        return Ok(true);
+        busy = true;
     }
-    if shared.pool.clean_ahead()? {
-        return Ok(true);
-    }
-    shared.catalog.finish_interrupted_drop(&shared.pool)
+    busy |= shared.pool.clean_ahead()?;
+    busy |= ledger.purge(&shared.pool)?;
+    Ok(busy || shared.catalog.finish_interrupted_drop(&shared.pool)?)
 }

@@ -1,32 +1,59 @@
 //! The database handle.
 
 use super::background::Background;
+use super::batch::WriteBatch;
 use super::options::{Limits, Options};
+use super::reader::{ReadAt, Reader};
 use super::salvage::Salvage;
+use super::slow::Readers;
+use super::snapshot::{Lsn, Snapshot};
 use super::stats::Stats;
+use super::transaction::{Transaction, TransactionOptions};
 use super::tree::Tree;
 use crate::btree::TreeCore;
 use crate::catalog::Catalog;
 use crate::check::{self, CheckProgress, CheckReport};
 use crate::error::{Denied, Error, Result};
-use crate::pool::{Pool, PoolOptions};
-use crate::store::{Directory, Store};
+use crate::id::BLOCK_BYTES;
+use crate::log::Durability;
+use crate::pool::Pool;
+use crate::store::Directory;
+use crate::txn::{Ledger, Terms};
 use latchkv_latch::primitives::{AtomicBool, Ordering};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use crate::pool::CheckpointReport;
+
+/// The first pause of [`Db::transact`] after a conflict, and the longest.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// A log of fewer bytes is never too long for the data.
+const LOG_BYTES_MIN: u64 = 32 << 20;
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
+}
 
 /// What every handle and the background thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) catalog: Catalog,
+    /// None in a database that was opened for reading.
+    pub(super) ledger: Option<Ledger>,
+    pub(super) readers: Readers,
+    pub(super) durability: Durability,
+    /// Memory for the writes of a transaction.
+    pub(super) write_set_bytes: usize,
     /// Set once, by `close`. Relaxed: an operation that runs at the same time may still go through.
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
     pub(super) checkpoint_bytes: u64,
-    /// Locks the directory for as long as anybody can touch the file.
-    _directory: Option<Directory>,
+    pub(super) checkpoint_log_bytes: u64,
+    /// Locks the directory for as long as anybody can touch the files.
+    pub(super) _directory: Option<Directory>,
 }
 
 impl Shared {
@@ -46,8 +73,42 @@ impl Shared {
         store.health()
     }
 
+    /// What a write needs.
+    pub(super) fn ledger(&self, op: &'static str) -> Result<&Ledger> {
+        self.ledger.as_ref().ok_or_else(|| Denied::ReadOnly { op }.into())
+    }
+
     pub(super) fn checkpoint(&self) -> Result<CheckpointReport> {
-        self.pool.checkpoint(|| self.catalog.lengths_for_checkpoint())
+        let ledger = self.ledger("checkpoint")?;
+        // It could not be made durable up to here.
+        ledger.log.health()?;
+        let mut lsn = 0;
+        let report = self.pool.checkpoint(
+            || {
+                let (lengths, next_tree) = self.catalog.lengths_for_checkpoint();
+                // Nobody is inside the gate: all that was reserved is applied.
+                lsn = ledger.log.tail();
+                (lengths, next_tree, lsn)
+            },
+            |lsn| ledger.log.harden(lsn),
+        )?;
+        ledger.log.release(lsn);
+        Ok(report)
+    }
+
+    /// The log is longer than what an opening after a crash is to read: as said by the options, and no more than the
+    /// data themselves.
+    pub(super) fn is_log_long(&self) -> bool {
+        let Some(ledger) = &self.ledger else { return false };
+        let store = self.pool.store();
+        let bytes = ledger.log.tail().saturating_sub(store.checkpoint_lsn());
+        if self.checkpoint_log_bytes == u64::MAX
+            || bytes < LOG_BYTES_MIN.min(self.checkpoint_log_bytes)
+        {
+            return false;
+        }
+        let data_bytes = store.usage().used_blocks * BLOCK_BYTES as u64;
+        bytes >= self.checkpoint_log_bytes.min(data_bytes.max(LOG_BYTES_MIN))
     }
 }
 
@@ -69,10 +130,16 @@ impl Handle {
         if let Some(background) = &self.background {
             background.stop();
         }
-        if shared.pool.store().read_only() {
-            return Ok(());
-        }
-        shared.checkpoint().map(drop)
+        let Some(ledger) = &shared.ledger else { return Ok(()) };
+        ledger.watchers.close();
+        // Nobody begins any more: what tombstones there are, nobody needs, unless a snapshot is still read.
+        ledger.sweep(&shared.pool);
+        // What keeps tombstones from going keeps the checkpoint from being made, and is told there.
+        while ledger.purge(&shared.pool).unwrap_or(false) {}
+        shared.checkpoint().map(drop).inspect_err(|_| {
+            // The log can still have what no checkpoint will.
+            let _ = ledger.log.sync();
+        })
     }
 }
 
@@ -87,8 +154,7 @@ impl Drop for Handle {
 /// checkpoint, when the last `Db` and the last [`Tree`] are dropped, or by [`close`](Self::close), which
 /// reports errors.
 ///
-/// What was written since the last checkpoint is lost if the process is killed; the state of the last
-/// checkpoint is not.
+/// What a crash of the process or the machine leaves follows from the [`Durability`] of each commit.
 ///
 /// ```
 /// # fn main() -> latchkv::Result<()> {
@@ -96,9 +162,8 @@ impl Drop for Handle {
 /// # let path = dir.path().join("db");
 /// let db = latchkv::Db::open(&path)?;
 /// let users = db.tree("users")?;
-/// users.put(b"ada", b"countess")?;
+/// users.put(b"ada", b"countess")?; // durable from here on
 /// assert_eq!(users.get(b"ada")?.as_deref(), Some(&b"countess"[..]));
-/// db.checkpoint()?; // durable from here on
 /// db.close()?;
 /// # Ok(())
 /// # }
@@ -109,23 +174,11 @@ pub struct Db {
 }
 
 impl Db {
-    pub(super) fn start(
-        store: Arc<Store>,
-        directory: Option<Directory>,
-        pool: &PoolOptions,
-        checkpoint_bytes: u64,
-    ) -> Result<Db> {
-        let read_only = store.read_only();
-        let pool = Pool::new(store, pool)?;
-        let catalog = Catalog::open(&pool)?;
-        let shared = Arc::new(Shared {
-            pool,
-            catalog,
-            closed: AtomicBool::new(false),
-            checkpoint_bytes,
-            _directory: directory,
-        });
-        let background = if read_only { None } else { Some(Background::start(&shared)?) };
+    /// The handle of a database that is ready.
+    pub(super) fn start(shared: Shared) -> Result<Db> {
+        let shared = Arc::new(shared);
+        let background =
+            if shared.ledger.is_none() { None } else { Some(Background::start(&shared)?) };
         Ok(Db { handle: Arc::new(Handle { shared, background }) })
     }
 
@@ -169,6 +222,17 @@ impl Db {
         Tree::new(Arc::clone(&self.handle), core, name)
     }
 
+    /// Looks for tombstones in all trees that can be reached, later.
+    pub(super) fn purge_all(&self) {
+        let Some(ledger) = &self.shared().ledger else { return };
+        // What a damaged catalog hides keeps its tombstones, which do no harm.
+        for name in self.trees().unwrap_or_default() {
+            if let Ok(Some(tree)) = self.open_tree(&name) {
+                ledger.purge_all_of(tree.target().clone());
+            }
+        }
+    }
+
     /// The tree of that name, created if there is none.
     ///
     /// # Errors
@@ -178,12 +242,14 @@ impl Db {
     pub fn tree(&self, name: &str) -> Result<Tree> {
         let shared = self.shared();
         shared.check_open()?;
-        if shared.pool.store().read_only() {
+        let Some(ledger) = &shared.ledger else {
             let core = shared.catalog.get(&shared.pool, name)?;
             let core = core.ok_or(Denied::ReadOnly { op: "create a tree" })?;
             return Ok(self.handle_of(core, name));
-        }
-        let core = shared.catalog.get_or_create(&shared.pool, name)?;
+        };
+        let log = ledger.defining();
+        let core = shared.catalog.get_or_create(&shared.pool, name, &log)?;
+        ledger.log.wait(log.end(), shared.durability)?;
         Ok(self.handle_of(core, name))
     }
 
@@ -215,8 +281,13 @@ impl Db {
     /// [`Error::Io`], [`Error::Poisoned`]. If the tree is gone but freeing its pages failed, opening the
     /// database goes on with that.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        self.shared().check_writable("drop a tree")?;
-        self.shared().catalog.drop_tree(&self.shared().pool, name)
+        let shared = self.shared();
+        shared.check_writable("drop a tree")?;
+        let ledger = shared.ledger("drop a tree")?;
+        let log = ledger.defining();
+        let dropped = shared.catalog.drop_tree(&shared.pool, name, &log)?;
+        ledger.log.wait(log.end(), shared.durability)?;
+        Ok(dropped)
     }
 
     /// Gives a tree another name. Handles of it stay good.
@@ -227,18 +298,148 @@ impl Db {
     /// [`Usage::BadName`](crate::error::Usage::BadName), [`Denied::ReadOnly`], [`Error::Full`],
     /// [`Error::Io`], [`Error::Poisoned`].
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
-        self.shared().check_writable("rename a tree")?;
-        self.shared().catalog.rename(&self.shared().pool, from, to)
+        let shared = self.shared();
+        shared.check_writable("rename a tree")?;
+        let ledger = shared.ledger("rename a tree")?;
+        let log = ledger.defining();
+        shared.catalog.rename(&shared.pool, from, to, &log)?;
+        ledger.log.wait(log.end(), shared.durability)
     }
 
-    /// Makes everything that was written before this call durable. Writers are kept out only for the moment
+    /// A transaction under snapshot isolation, with the durability of the database and no time limit.
+    ///
+    /// # Errors
+    /// [`Denied::ReadOnly`], [`Error::Closed`].
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        self.begin_with(&TransactionOptions::new())
+    }
+
+    /// A transaction.
+    ///
+    /// # Errors
+    /// Those of [`begin`](Self::begin).
+    pub fn begin_with(&self, options: &TransactionOptions) -> Result<Transaction<'_>> {
+        Transaction::new(&self.handle, options, deadline(options.timeout))
+    }
+
+    /// Runs `f` in a transaction and commits it; runs it again, after a pause, as often as somebody else was
+    /// first. So `f` may be run many times, each time on the state of then.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// let tree = db.tree("counters")?;
+    /// db.transact(|transaction| {
+    ///     let count = transaction.get_with(&tree, "hits", |value| value.len())?.unwrap_or(0);
+    ///     transaction.put(&tree, "hits", vec![b'x'; count + 1])
+    /// })?;
+    /// assert_eq!(tree.get("hits")?.as_deref(), Some(&b"x"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever `f` gives but [`Error::Conflict`], and what [`Transaction::commit`] gives but that.
+    pub fn transact<R>(&self, f: impl FnMut(&mut Transaction<'_>) -> Result<R>) -> Result<R> {
+        self.transact_with(&TransactionOptions::new(), f)
+    }
+
+    /// As [`transact`](Self::transact), with options.
+    ///
+    /// # Errors
+    /// As there; [`Error::Timeout`] when all tries together take too long.
+    pub fn transact_with<R>(
+        &self,
+        options: &TransactionOptions,
+        mut f: impl FnMut(&mut Transaction<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let deadline = deadline(options.timeout);
+        let mut pause = PAUSE_MIN;
+        loop {
+            let mut transaction = Transaction::new(&self.handle, options, deadline)?;
+            let result = f(&mut transaction);
+            let lsn = transaction.lsn();
+            let result = result.and_then(|result| transaction.commit().map(|_| result));
+            match result {
+                Err(Error::Conflict { .. }) => {}
+                result => return result,
+            }
+            // Not all of those who met at one moment come again at one moment.
+            let spread = lsn.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % 256;
+            std::thread::sleep(pause.mul_f64(0.5 + spread as f64 / 256.0));
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Makes all changes of the batch at once, with the durability of the database. Gives the lsn of the commit;
+    /// that of what is visible now, if the batch is empty.
+    ///
+    /// # Errors
+    /// Those of [`Tree::put`]; [`Usage::OtherDatabase`](crate::error::Usage::OtherDatabase). Nothing of it was
+    /// made then.
+    pub fn write(&self, batch: &WriteBatch) -> Result<Lsn> {
+        self.write_with(batch, self.shared().durability)
+    }
+
+    /// As [`write`](Self::write), with a durability.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_with(&self, batch: &WriteBatch, durability: Durability) -> Result<Lsn> {
+        let shared = self.shared();
+        shared.check_writable("write a batch")?;
+        let ledger = shared.ledger("write a batch")?;
+        let Some(first) = &batch.first else { return Ok(Lsn(ledger.log.visible())) };
+        if !first.is_of(&self.handle) {
+            let name = first.name().to_owned();
+            return Err(crate::error::Usage::OtherDatabase(name).into());
+        }
+        let terms = Terms { durability, since: None, reader: None, reads: None };
+        ledger.commit(&shared.pool, &batch.writes.writes(), terms).map(Lsn)
+    }
+
+    /// A state of the database for reading: of all commits that are visible now.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        self.snapshot_at(ReadAt::Visible, None)
+    }
+
+    /// A state of the database for reading; `name` is for [`Options::on_slow_reader`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Poisoned`] if it had to wait for a sync that failed.
+    pub fn snapshot_at(&self, at: ReadAt, name: Option<&str>) -> Result<Snapshot<'_>> {
+        Ok(Snapshot::new(Reader::new(&self.handle, at, name)?))
+    }
+
+    /// Gives the operating system all commits that are visible now.
+    ///
+    /// # Errors
+    /// [`Denied::ReadOnly`], [`Error::Closed`], [`Error::Poisoned`].
+    pub fn flush(&self) -> Result<()> {
+        self.shared().check_writable("flush the log")?;
+        self.shared().ledger("flush the log")?.log.flush()
+    }
+
+    /// Makes all commits that are visible now durable, by the log.
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush).
+    pub fn sync(&self) -> Result<()> {
+        self.shared().check_writable("sync the log")?;
+        self.shared().ledger("sync the log")?.log.sync()
+    }
+
+    /// Writes all pages that were changed before this call, so that opening after a crash need not apply the log
+    /// before it. Durability does not depend on it. Writers are kept out only for the moment
     /// in which the state is marked (see [`CheckpointReport::gate_closed`]).
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing was lost, call again once there is room. But where a disk can be full for
-    /// a write in place too, as with a copy-on-write file system, one that fails at the superblock poisons the
-    /// database like any other failure there. [`Error::Poisoned`] after a failed
-    /// write or sync. [`Denied::ReadOnly`].
+    /// [`Error::Full`]: nothing was lost, call again once there is room. [`Error::Poisoned`] after a failed write or
+    /// sync. [`Denied::ReadOnly`].
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.shared().check_writable("checkpoint")?;
         self.shared().checkpoint()
@@ -255,6 +456,9 @@ impl Db {
     /// [`Error::Poisoned`] with the first cause, [`Error::Closed`].
     pub fn health(&self) -> Result<()> {
         self.shared().check_open()?;
+        if let Some(ledger) = &self.shared().ledger {
+            ledger.log.health()?;
+        }
         self.shared().pool.store().health()
     }
 

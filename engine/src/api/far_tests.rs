@@ -1,11 +1,10 @@
 //! A whole database beyond 2 GiB and 4 GiB, in a sparse file, over each backend for files.
 
+use super::options::Files;
 use super::{Db, Options};
-use crate::pool::PoolOptions;
 use crate::store::Store;
 use crate::store::tests::far::{FILE_BACKENDS, SparseFile};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -44,19 +43,17 @@ fn assert_holds(db: &Db, model: &Model) {
 
 #[test]
 fn a_database_beyond_two_and_four_gib_is_written_reopened_read_and_checked() {
-    let pool = PoolOptions {
-        cache_bytes: 1 << 20,
-        huge_pages: false,
-        prefault: false,
-        frame_hints: true,
-        page_hash_latches: Default::default(),
-    };
     for backend in FILE_BACKENDS {
         for from in [(2 << 30) - (256 << 10), 5 << 30_u64] {
             let Some(file) = SparseFile::new() else { return };
             let store = Store::create(file.open(backend), &file.path, PAGE_BYTES).expect("empty");
             store.occupy_up_to(from);
-            let db = Db::start(Arc::new(store), None, &pool, u64::MAX).expect("empty");
+            let machine = crate::io::sim::SimMachine::new(1);
+            let options = Options::new().huge_pages(false).cache_bytes(1 << 20);
+            let options = options.checkpoint_bytes(u64::MAX);
+            let files =
+                Files { store, log: Some(machine.log()), log_path: "log".into(), directory: None };
+            let db = options.start(files, true).expect("empty");
             let mut model = Model::new();
             put(&db, &mut model, 0);
             db.checkpoint().expect("room");
@@ -66,9 +63,8 @@ fn a_database_beyond_two_and_four_gib_is_written_reopened_read_and_checked() {
             db.close().expect("room");
             file.assert_sparse();
 
-            let options = Options::new().huge_pages(false).cache_bytes(1 << 20);
-            let options = options.checkpoint_bytes(u64::MAX);
-            let db = options.open_disk(file.open(backend)).expect("whole");
+            let open = || options.open_disks(file.open(backend), machine.log());
+            let db = open().expect("whole");
             assert_holds(&db, &model);
             // The hole below is free now, and takes what is written from here on.
             put(&db, &mut model, 2);
@@ -77,7 +73,7 @@ fn a_database_beyond_two_and_four_gib_is_written_reopened_read_and_checked() {
             assert_holds(&db, &model);
             db.close().expect("room");
             file.assert_sparse();
-            let db = options.open_disk(file.open(backend)).expect("whole");
+            let db = open().expect("whole");
             assert_holds(&db, &model);
         }
     }

@@ -1,7 +1,8 @@
 //! Iterating over records, from both ends.
 
+use super::reader::Reader;
 use super::tree::Tree;
-use crate::btree::{Batch, Cursor, Edge};
+use crate::btree::{Batch, Cursor, Edge, Said, View};
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::fmt;
@@ -36,6 +37,14 @@ impl Entry {
         match &self.source {
             Source::Shared { batch, at } => batch.key(batch.item(*at)),
             Source::Owned { key, .. } => key,
+        }
+    }
+
+    /// What it says, in a range over a run.
+    pub(super) fn said(&self) -> Said<()> {
+        match &self.source {
+            Source::Shared { batch, at } => Said::of(batch.item(*at)),
+            Source::Owned { .. } => Said::Put(()),
         }
     }
 
@@ -144,13 +153,25 @@ impl Drop for End {
     }
 }
 
+/// Which records a range reads.
+#[derive(Clone, Copy)]
+pub(super) enum State<'s> {
+    /// Each as it is.
+    Latest,
+    /// Those of a reader's state.
+    Of(&'s Reader<'s>),
+    /// Those of a run, all that it says included.
+    Run,
+}
+
 /// An iterator over the records of a range, ascending; from the back, descending. Both ends may be used by
 /// turns and meet without giving a record twice.
 ///
 /// After an error it gives the same error for ever.
 #[must_use = "nothing is read before the first record is asked for"]
-pub struct Range {
+pub struct Range<'s> {
     tree: Tree,
+    state: State<'s>,
     front: End,
     back: End,
     /// The large value that `next_borrowed` lends.
@@ -165,11 +186,27 @@ enum Given {
     Large(Vec<u8>, Vec<u8>),
 }
 
-impl Range {
-    pub(super) fn new(tree: Tree, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Range {
+impl<'s> Range<'s> {
+    /// The records of a state.
+    pub(super) fn of_reader(
+        reader: &'s Reader<'_>,
+        tree: &Tree,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+    ) -> Range<'s> {
+        Range::new(tree.clone(), State::Of(reader), lower, upper)
+    }
+
+    pub(super) fn new(
+        tree: Tree,
+        state: State<'s>,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+    ) -> Range<'s> {
         let done = is_empty(&lower, &upper);
         Range {
             tree,
+            state,
             front: End::new(Edge::Front, lower),
             back: End::new(Edge::Back, upper),
             large: Vec::new(),
@@ -178,8 +215,9 @@ impl Range {
         }
     }
 
-    pub(super) fn of_prefix(tree: Tree, prefix: &[u8]) -> Range {
-        Range::new(tree, Bound::Included(prefix.to_vec()), above_prefix(prefix))
+    pub(super) fn of_prefix(tree: &Tree, state: State<'s>, prefix: &[u8]) -> Range<'s> {
+        let (lower, upper) = bounds_of_prefix(prefix);
+        Range::new(tree.clone(), state, lower, upper)
     }
 
     /// Key and value of the next record, lent instead of given: the way to go through many records that costs
@@ -239,7 +277,7 @@ impl Range {
                 Edge::Back => (&mut self.back, &self.front),
             };
             let Some((batch, at)) = end.read_ahead() else {
-                self.done = !refill(&self.tree, end, other.limit())?;
+                self.done = !refill(&self.tree, self.state, end, other.limit())?;
                 continue;
             };
             let item = batch.item(at);
@@ -255,7 +293,11 @@ impl Range {
             // A large value is read now, as it is now; or it is gone.
             let key = batch.key(item).to_vec();
             end.given += 1;
-            if let Some(value) = self.tree.get(&key)? {
+            let value = match self.state {
+                State::Latest | State::Run => self.tree.get(&key)?,
+                State::Of(reader) => reader.get_with(&self.tree, &key, <[u8]>::to_vec)?,
+            };
+            if let Some(value) = value {
                 return Ok(Some(Given::Large(key, value)));
             }
         }
@@ -280,15 +322,23 @@ impl Range {
 }
 
 /// Reads the next batch of an end. False: there is none.
-fn refill(tree: &Tree, end: &mut End, until: Bound<&[u8]>) -> Result<bool> {
+fn refill(tree: &Tree, state: State<'_>, end: &mut End, until: Bound<&[u8]>) -> Result<bool> {
     if end.cursor.is_done() {
         return Ok(false);
     }
-    let btree = tree.reading()?;
+    let (btree, view) = match state {
+        State::Latest => (tree.reading()?, View::Latest),
+        State::Of(reader) => (reader.tree(tree)?, reader.view()),
+        State::Run => (tree.reading()?, View::Changed { since: 0 }),
+    };
     end.batch_mut();
     let batch = end.batch.as_mut().and_then(Arc::get_mut).expect("unshared by `batch_mut`");
-    let read = tree.explain(btree.next_batch(&mut end.cursor, until, batch));
+    let read = tree.explain(btree.next_batch(&mut end.cursor, until, view, batch));
     end.given = 0;
+    let read = match state {
+        State::Of(reader) => reader.check(read),
+        State::Latest | State::Run => read,
+    };
     read.map(|()| batch.len() > 0)
 }
 
@@ -301,7 +351,7 @@ fn is_past(edge: Edge, key: &[u8], limit: Bound<&[u8]>) -> bool {
     }
 }
 
-impl Iterator for Range {
+impl Iterator for Range<'_> {
     type Item = Result<Entry>;
 
     #[inline]
@@ -310,16 +360,16 @@ impl Iterator for Range {
     }
 }
 
-impl DoubleEndedIterator for Range {
+impl DoubleEndedIterator for Range<'_> {
     #[inline]
     fn next_back(&mut self) -> Option<Result<Entry>> {
         self.give(Edge::Back)
     }
 }
 
-impl FusedIterator for Range {}
+impl FusedIterator for Range<'_> {}
 
-impl fmt::Debug for Range {
+impl fmt::Debug for Range<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Range")
             .field("tree", &self.tree.name())
@@ -331,7 +381,7 @@ impl fmt::Debug for Range {
 }
 
 /// No key lies between the bounds.
-fn is_empty(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
+pub(super) fn is_empty(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     match (lower, upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
@@ -340,6 +390,11 @@ fn is_empty(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
             Bound::Included(upper) | Bound::Excluded(upper),
         ) => lower >= upper,
     }
+}
+
+/// The bounds of all keys that start with `prefix`.
+pub(super) fn bounds_of_prefix(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    (Bound::Included(prefix.to_vec()), above_prefix(prefix))
 }
 
 /// The upper bound of all keys that start with `prefix`: the prefix up to its last byte below 255, that byte

@@ -2,8 +2,10 @@
 
 use super::db::Shared;
 use crate::io::BackendReport;
+use crate::log::LogUsage;
 use crate::pool::PoolStats;
 use crate::store::StoreUsage;
+use crate::txn::SnapshotUsage;
 use std::fmt;
 
 /// Numbers about an open database, read one after the other, not at one moment.
@@ -16,8 +18,12 @@ pub struct Stats {
     pub backend: BackendReport,
     /// The buffer pool.
     pub pool: PoolStats,
-    /// The file.
+    /// The file `data`.
     pub store: StoreUsage,
+    /// The log; none if the database was opened for reading.
+    pub log: Option<LogUsage>,
+    /// Snapshots and what they hold.
+    pub snapshots: SnapshotUsage,
 }
 
 impl Stats {
@@ -28,13 +34,19 @@ impl Stats {
             backend: store.disk().backend(),
             pool: shared.pool.stats(),
             store: store.usage(),
+            log: shared.ledger.as_ref().map(|ledger| ledger.log.stats()),
+            snapshots: shared
+                .ledger
+                .as_ref()
+                .map(|ledger| ledger.snapshot_usage())
+                .unwrap_or_default(),
         }
     }
 }
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { page_bytes, backend, pool, store } = self;
+        let Stats { page_bytes, backend, pool, store, log, snapshots } = self;
         let mut line = |name: &str, value: String| writeln!(f, "{name:<24}{value}");
         line("page size", format!("{page_bytes} bytes"))?;
         let direct = if backend.direct { ", direct" } else { "" };
@@ -60,6 +72,18 @@ impl fmt::Display for Stats {
         line("page images written", pool.writebacks.to_string())?;
         line("found by page hash", pool.hash_hits.to_string())?;
         line("hints repaired", pool.hint_repairs.to_string())?;
-        line("writers kept out", format!("{} ns by the last checkpoint", pool.gate_closed_ns))
+        line("writers kept out", format!("{} ns by the last checkpoint", pool.gate_closed_ns))?;
+        if let Some(log) = log {
+            line("log", format!("{} bytes, {} live", log.file_bytes, log.live_bytes))?;
+            let ahead = log.tail - log.durable.min(log.tail);
+            line("log not durable", format!("{ahead} bytes"))?;
+            line("log flushes / syncs", format!("{} / {}", log.flushes, log.syncs))?;
+            line("log records", log.records.to_string())?;
+        }
+        let age = snapshots.oldest_age.unwrap_or_default();
+        line("snapshots", format!("{}, the oldest for {age:?}", snapshots.count))?;
+        let (memory, spilled) = (snapshots.version_bytes, snapshots.version_spilled_bytes);
+        let versions = snapshots.versions;
+        line("old versions", format!("{versions} in {memory} bytes, {spilled} spilled"))
     }
 }

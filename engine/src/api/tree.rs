@@ -1,10 +1,13 @@
 //! The handle of a tree.
 
 use super::db::Handle;
-use super::range::{Entry, Range};
+use super::range::{Entry, Range, State};
 use super::salvage::TreeSalvage;
+use super::watch::Watch;
 use crate::btree::{Btree, Swap, TreeCore};
-use crate::error::{Error, Result, Usage};
+use crate::error::{Denied, Error, Result, Usage};
+use crate::pool::Pool;
+use crate::txn::{Change, Ledger, Target};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -25,58 +28,97 @@ pub enum CompareAndSwap {
 /// [`encode`](crate::encode) makes numbers and tuples sort as they should. Empty keys and empty values are
 /// keys and values like others.
 ///
-/// Each call is atomic. Calls of many threads may run at once.
+/// Each call is a transaction of its own: what it changes is logged, and the call returns when the change is as
+/// durable as [`Options::durability`](crate::Options::durability) says. Calls of many threads may run at once. For
+/// several changes at once there are [`WriteBatch`](crate::WriteBatch) and [`Transaction`](crate::Transaction).
 #[derive(Clone, Debug)]
 pub struct Tree {
     handle: Arc<Handle>,
-    core: Arc<TreeCore>,
-    name: Arc<str>,
+    target: Target,
 }
+
+/// What a change needs.
+type Writing<'t> = (&'t Ledger, &'t Pool);
 
 impl Tree {
     pub(super) fn new(handle: Arc<Handle>, core: Arc<TreeCore>, name: &str) -> Tree {
-        Tree { handle, core, name: name.into() }
+        Tree { handle, target: Target { core, name: name.into() } }
+    }
+
+    /// What the layers below know it by.
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether it is of that database.
+    pub(super) fn is_of(&self, handle: &Arc<Handle>) -> bool {
+        Arc::ptr_eq(&self.handle, handle)
+    }
+
+    /// The database that it is of.
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// Refuses a tree of another database.
+    pub(super) fn check_same(&self, other: &Tree) -> Result<()> {
+        if self.is_of(&other.handle) {
+            return Ok(());
+        }
+        Err(Usage::OtherDatabase(other.name().to_owned()).into())
+    }
+
+    /// Refuses a change that is over a limit.
+    pub(super) fn check_write(&self, key: &[u8], change: Change<'_>) -> Result<()> {
+        let tree = self.reading()?;
+        tree.check_key(key)?;
+        match change {
+            Change::Put(value) => tree.check_value(value),
+            Change::Delete | Change::Guard => Ok(()),
+        }
     }
 
     #[inline(always)]
     pub(super) fn reading(&self) -> Result<Btree<'_>> {
         self.handle.shared.check_open()?;
-        if self.core.is_dropped() {
+        if self.target.core.is_dropped() {
             return Err(self.dropped());
         }
-        Ok(Btree::new(&self.handle.shared.pool, &self.core))
+        Ok(Btree::new(&self.handle.shared.pool, &self.target.core))
     }
 
     #[inline(always)]
-    fn writing(&self, op: &'static str) -> Result<Btree<'_>> {
-        self.handle.shared.check_writable(op)?;
-        if self.core.is_dropped() {
+    fn writing(&self, op: &'static str) -> Result<Writing<'_>> {
+        let shared = &self.handle.shared;
+        shared.check_writable(op)?;
+        if self.target.core.is_dropped() {
             return Err(self.dropped());
         }
-        Ok(Btree::new(&self.handle.shared.pool, &self.core))
+        let ledger = shared.ledger.as_ref().ok_or(Denied::ReadOnly { op })?;
+        Ok((ledger, &shared.pool))
     }
 
     #[cold]
     fn dropped(&self) -> Error {
-        Usage::TreeDropped(self.name.to_string()).into()
+        self.target.dropped()
     }
 
     /// What looks like damage in a tree dropped meanwhile is none.
     #[inline(always)]
     pub(super) fn explain<T>(&self, result: Result<T>) -> Result<T> {
-        if matches!(result, Err(Error::Corrupt(_))) && self.core.is_dropped() {
+        if matches!(result, Err(Error::Corrupt(_))) && self.target.core.is_dropped() {
             return Err(self.dropped());
         }
         result
     }
 
     pub(super) fn core(&self) -> &TreeCore {
-        &self.core
+        &self.target.core
     }
 
     /// The name by which this handle was opened.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.target.name
     }
 
     /// The value of `key`, as a copy.
@@ -128,7 +170,9 @@ impl Tree {
     /// [`Usage::KeyTooLarge`], [`Usage::ValueTooLarge`], [`Error::Full`] if room for a page could not be
     /// made, [`Error::Poisoned`], [`Error::Denied`], and those of [`get`](Self::get). Nothing changed then.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.explain(self.writing("put")?.put(key.as_ref(), value.as_ref()))
+        let (ledger, pool) = self.writing("put")?;
+        let durability = self.handle.shared.durability;
+        self.explain(ledger.put(pool, &self.target, key.as_ref(), value.as_ref(), durability))
     }
 
     /// Puts `value` under `key` only if there is none. False: there is one, and it stays.
@@ -136,7 +180,9 @@ impl Tree {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.explain(self.writing("insert")?.insert(key.as_ref(), value.as_ref()))
+        let (ledger, pool) = self.writing("insert")?;
+        let durability = self.handle.shared.durability;
+        self.explain(ledger.insert(pool, &self.target, key.as_ref(), value.as_ref(), durability))
     }
 
     /// Removes `key`. False: there was none.
@@ -144,7 +190,9 @@ impl Tree {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.explain(self.writing("delete")?.delete(key.as_ref()))
+        let (ledger, pool) = self.writing("delete")?;
+        let durability = self.handle.shared.durability;
+        self.explain(ledger.delete(pool, &self.target, key.as_ref(), durability))
     }
 
     /// Puts `new` in place of `expected` if that is what is there; `None` stands for no value, on both sides.
@@ -170,8 +218,16 @@ impl Tree {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<CompareAndSwap> {
-        let tree = self.writing("compare and swap")?;
-        let swap = self.explain(tree.compare_and_swap(key.as_ref(), expected, new))?;
+        let (ledger, pool) = self.writing("compare and swap")?;
+        let (key, durability) = (key.as_ref(), self.handle.shared.durability);
+        let swap = self.explain(ledger.compare_and_swap(
+            pool,
+            &self.target,
+            key,
+            expected,
+            new,
+            durability,
+        ))?;
         Ok(match swap {
             Swap::Swapped => CompareAndSwap::Swapped,
             Swap::Mismatch(current) => CompareAndSwap::Mismatch { current },
@@ -184,7 +240,7 @@ impl Tree {
     /// [`Error::Closed`], [`Usage::TreeDropped`].
     pub fn len(&self) -> Result<u64> {
         self.reading()?;
-        Ok(self.core.lengths.sum())
+        Ok(self.target.core.lengths.sum())
     }
 
     /// Whether there are no records.
@@ -212,8 +268,8 @@ impl Tree {
     }
 
     /// All records, ascending; `rev()` for descending.
-    pub fn iter(&self) -> Range {
-        Range::new(self.clone(), Bound::Unbounded, Bound::Unbounded)
+    pub fn iter(&self) -> Range<'static> {
+        Range::new(self.clone(), State::Latest, Bound::Unbounded, Bound::Unbounded)
     }
 
     /// The records whose keys lie in `range`. A range whose start is above its end is empty.
@@ -234,14 +290,48 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range<'static> {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+        Range::new(
+            self.clone(),
+            State::Latest,
+            owned(range.start_bound()),
+            owned(range.end_bound()),
+        )
     }
 
     /// The records whose keys start with `prefix`.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::of_prefix(self.clone(), prefix.as_ref())
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'static> {
+        Range::of_prefix(self, State::Latest, prefix.as_ref())
+    }
+
+    /// Watches the keys that start with `prefix`: commits that become visible from now on, in their order, with
+    /// room for `events_max` events that were not fetched yet.
+    ///
+    /// ```
+    /// # fn main() -> latchkv::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = latchkv::Db::open(dir.path().join("db"))?;
+    /// use latchkv::Event;
+    /// let tree = db.tree("t")?;
+    /// let mut watch = tree.watch("user/", 1000)?;
+    /// tree.put("user/ada", "countess")?;
+    /// match watch.next() {
+    ///     Some(Event::Put { key, .. }) => assert_eq!(key, b"user/ada"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Usage::TreeDropped`], [`Error::Denied`] if the database was opened for reading.
+    pub fn watch(&self, prefix: impl AsRef<[u8]>, events_max: usize) -> Result<Watch> {
+        self.reading()?;
+        let op = "watch a tree";
+        let ledger = self.handle.shared.ledger.as_ref().ok_or(Denied::ReadOnly { op })?;
+        let queue = ledger.watch(self.target.core.id, prefix.as_ref(), events_max);
+        Ok(Watch::new(queue, self.clone()))
     }
 
     /// All records that can be read, ascending, and the gaps between them: for a tree with damaged pages, at
@@ -273,14 +363,17 @@ impl Tree {
     /// Those of [`put`](Self::put). If the records are gone but freeing their pages failed, opening the
     /// database goes on with that.
     pub fn clear(&self) -> Result<()> {
-        self.writing("clear")?;
+        let (ledger, pool) = self.writing("clear")?;
         let shared = &self.handle.shared;
-        self.explain(shared.catalog.clear(&shared.pool, &self.core))
+        let log = ledger.defining();
+        self.explain(shared.catalog.clear(pool, &self.target.core, &log))?;
+        ledger.log.wait(log.end(), shared.durability)
     }
 
     /// Loads records in strictly ascending order of their keys, and gives their number. An empty tree is
-    /// built packed and bottom up, and shows all of them at once or, after an error, none; into a tree that
-    /// holds something they are put one by one.
+    /// built packed and bottom up, shows all of them at once or, after an error, none, and they are durable
+    /// when the call returns. Into a tree that holds something they are put one by one, and made durable
+    /// together at the end.
     ///
     /// # Errors
     /// [`Usage::Unsorted`], [`Usage::NotEmpty`] if others write to the empty tree meanwhile, and those of
@@ -290,6 +383,10 @@ impl Tree {
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
-        self.explain(self.writing("bulk load")?.bulk_load(records.into_iter()))
+        let (ledger, pool) = self.writing("bulk load")?;
+        let shared = &self.handle.shared;
+        let checkpoint = || shared.checkpoint().map(drop);
+        let loaded = ledger.load_sorted(pool, &self.target, records.into_iter(), checkpoint);
+        self.explain(loaded)
     }
 }

@@ -19,14 +19,14 @@ pub(super) struct Attempts<'p> {
     queues: bool,
     made: u32,
     ticket: Option<Ticket<'p>>,
-    /// Clears of the tree before the descent; only changes ask.
-    pub(super) clears: u64,
+    /// Last clear of the tree before the descent; only changes ask.
+    pub(super) cleared_at: u64,
 }
 
 impl<'p> Attempts<'p> {
     #[inline(always)]
     pub(super) fn new(pool: &'p Pool, queues: bool) -> Attempts<'p> {
-        Attempts { pool, queues, made: 0, ticket: None, clears: 0 }
+        Attempts { pool, queues, made: 0, ticket: None, cleared_at: 0 }
     }
 
     /// The caller starts again. It holds no latch and no reservation.

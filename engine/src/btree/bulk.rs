@@ -8,11 +8,13 @@
 //! is, a level keeps a little more than a page and closes a page at the last entry with which it still fits.
 
 use super::Btree;
+use super::journal::{Journal, Stamp};
 use crate::error::{Result, Usage};
 use crate::id::PageId;
 use crate::node::{
     ChildWord, LeafPayload, Page, SLOTS_AT, common_prefix_bytes, shortest_separator, words_for,
 };
+use latchkv_latch::primitives::Ordering;
 
 /// Words of a built page left free for later changes: one in so many.
 const SPARE_ONE_IN: usize = 24;
@@ -25,7 +27,12 @@ struct Entry {
 
 enum Body {
     Value(Vec<u8>),
-    Extent { page: PageId, len: u64 },
+    Extent {
+        page: PageId,
+        len: u64,
+    },
+    /// With an lsn that says what kind.
+    Tombstone(u64),
     Child(ChildWord),
 }
 
@@ -34,7 +41,7 @@ impl Entry {
         match &self.body {
             Body::Value(value) => value.len(),
             Body::Extent { .. } => LeafPayload::EXTENT_BYTES,
-            Body::Child(_) => 0,
+            Body::Tombstone(_) | Body::Child(_) => 0,
         }
     }
 
@@ -55,34 +62,49 @@ struct Level {
     lower: Vec<u8>,
 }
 
-/// What a build has made so far.
-struct Built {
-    pages: Vec<PageId>,
-    extents: Vec<PageId>,
+/// What a build has made so far. Records come in ascending order; nobody else sees any of it.
+pub(super) struct Built {
+    /// Pages, the top one not yet among them.
+    pub(super) pages: Vec<PageId>,
+    /// Large values that were written for it.
+    pub(super) extents: Vec<PageId>,
     levels: Vec<Level>,
-    records: u64,
+    /// Records that are no tombstones.
+    pub(super) records: u64,
+}
+
+impl Built {
+    /// Nothing yet.
+    pub(super) fn new() -> Built {
+        let levels = vec![Level::default()];
+        Built { pages: Vec::new(), extents: Vec::new(), levels, records: 0 }
+    }
 }
 
 impl<'p> Btree<'p> {
-    /// Loads strictly ascending records. An empty tree is built packed; into another one they are put one by
-    /// one. Gives the number of records.
-    pub(crate) fn bulk_load<K, V>(self, records: impl Iterator<Item = (K, V)>) -> Result<u64>
+    /// Builds a tree of strictly ascending records into this one, if it holds nothing, not even tombstones; gives
+    /// the number of records. `None`: it holds something. `ready` is given the number of pages and large values once
+    /// all are built, before any of it is seen; what it gives is held until all of it is.
+    pub(crate) fn bulk_load<K, V, H, J: Journal>(
+        self,
+        records: impl Iterator<Item = (K, V)>,
+        ready: impl FnOnce(usize) -> Result<H>,
+        journal: &mut J,
+    ) -> Result<Option<u64>>
     where
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
         if !self.is_empty()? {
-            return self.put_ascending(records);
+            return Ok(None);
         }
-        let mut built = Built {
-            pages: Vec::new(),
-            extents: Vec::new(),
-            levels: vec![Level::default()],
-            records: 0,
-        };
-        let result = self.build(&mut built, records).and_then(|()| self.install(&mut built));
+        let mut built = Built::new();
+        let result = self
+            .build(&mut built, records)
+            .and_then(|()| ready(built.pages.len() + built.extents.len()))
+            .and_then(|_held| self.install(&built, journal));
         match result {
-            Ok(true) => Ok(built.records),
+            Ok(true) => Ok(Some(built.records)),
             failed => {
                 self.drop_built(&built);
                 failed.and_then(|_| Err(Usage::NotEmpty.into()))
@@ -91,7 +113,7 @@ impl<'p> Btree<'p> {
     }
 
     /// The tree holds nothing and is one leaf.
-    fn is_empty(self) -> Result<bool> {
+    pub(crate) fn is_empty(self) -> Result<bool> {
         let mut attempts = self.attempts();
         loop {
             let root = self.descend(&mut attempts, |_| 0)?;
@@ -103,25 +125,6 @@ impl<'p> Btree<'p> {
         }
     }
 
-    fn put_ascending<K, V>(self, records: impl Iterator<Item = (K, V)>) -> Result<u64>
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        let mut count = 0;
-        let mut last: Option<Vec<u8>> = None;
-        for (key, value) in records {
-            let key = key.as_ref();
-            if last.as_deref().is_some_and(|last| last >= key) {
-                return Err(Usage::Unsorted { position: count }.into());
-            }
-            self.put(key, value.as_ref())?;
-            last = Some(key.to_vec());
-            count += 1;
-        }
-        Ok(count)
-    }
-
     fn build<K, V>(self, built: &mut Built, records: impl Iterator<Item = (K, V)>) -> Result<()>
     where
         K: AsRef<[u8]>,
@@ -131,24 +134,50 @@ impl<'p> Btree<'p> {
         for (key, value) in records {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.check_key(key)?;
-            Self::check_value(value)?;
+            self.check_value(value)?;
             if last.as_deref().is_some_and(|last| last >= key) {
                 return Err(Usage::Unsorted { position: built.records }.into());
             }
-            let body = if self.stays_inline(key, value) {
-                Body::Value(value.to_vec())
-            } else {
-                let page = self.pool.store().write_value(value)?;
-                built.extents.push(page);
-                Body::Extent { page, len: value.len() as u64 }
-            };
-            self.stage_entry(built, 0, Entry { key: key.to_vec(), body })?;
-            built.records += 1;
+            self.build_value(built, key, value)?;
             let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
         }
-        // Flush every level but the top one, which becomes the root's content.
+        self.build_top(built)
+    }
+
+    /// Adds a record; a large value is written first.
+    pub(super) fn build_value(self, built: &mut Built, key: &[u8], value: &[u8]) -> Result<()> {
+        let body = if self.stays_inline(key, value) {
+            Body::Value(value.to_vec())
+        } else {
+            let page = self.pool.store().write_value(value)?;
+            built.extents.push(page);
+            Body::Extent { page, len: value.len() as u64 }
+        };
+        built.records += 1;
+        self.stage_entry(built, 0, Entry { key: key.to_vec(), body })
+    }
+
+    /// Adds a record with what a leaf holds of it. A large value stays whose it was.
+    pub(super) fn build_payload(
+        self,
+        built: &mut Built,
+        key: &[u8],
+        payload: LeafPayload<'_>,
+        tombstone_lsn: u64,
+    ) -> Result<()> {
+        let body = match payload {
+            LeafPayload::Inline(value) => Body::Value(value.to_vec()),
+            LeafPayload::Extent { page, len } => Body::Extent { page, len },
+            LeafPayload::Tombstone => Body::Tombstone(tombstone_lsn),
+        };
+        built.records += u64::from(!matches!(body, Body::Tombstone(_)));
+        self.stage_entry(built, 0, Entry { key: key.to_vec(), body })
+    }
+
+    /// Forms the pages of every level but the top one, which becomes the root's content.
+    pub(super) fn build_top(self, built: &mut Built) -> Result<()> {
         let mut level = 0;
         while level < built.levels.len() {
             while !built.levels[level].staged.is_empty() {
@@ -162,6 +191,13 @@ impl<'p> Btree<'p> {
             level += 1;
         }
         Ok(())
+    }
+
+    /// Puts the top level into a page, a root.
+    pub(super) fn form_root(self, page: Page<'p>, built: &Built) -> Result<()> {
+        let at = built.levels.len() - 1;
+        let level = &built.levels[at];
+        self.form(page, self.core.root, level, at, level.staged.len(), None)
     }
 
     fn words_max(self) -> usize {
@@ -267,6 +303,7 @@ impl<'p> Btree<'p> {
                     0,
                     LeafPayload::Extent { page: *extent, len: *len },
                 ),
+                Body::Tombstone(lsn) => page.push_record(&entry.key, *lsn, LeafPayload::Tombstone),
                 Body::Child(child) => match staged.get(index + 1) {
                     Some(next) => page.push_child(&next.key, *child),
                     None => {
@@ -284,8 +321,7 @@ impl<'p> Btree<'p> {
     }
 
     /// Puts the top level into the root. False: the tree is not empty any more.
-    fn install(self, built: &mut Built) -> Result<bool> {
-        let at = built.levels.len() - 1;
+    pub(super) fn install<J: Journal>(self, built: &Built, journal: &mut J) -> Result<bool> {
         let mut attempts = self.attempts();
         loop {
             let reached = self.descend(&mut attempts, |_| 0)?;
@@ -300,33 +336,35 @@ impl<'p> Btree<'p> {
                 x.release_clean();
                 return Ok(false);
             }
-            if let Err(error) = self.pool.touch(&x) {
-                x.release_clean();
-                return Err(error);
+            match self.touch(&x).and_then(|()| journal.stamp()) {
+                // Relaxed: see the field.
+                Ok(Stamp::At(lsn)) => self.core.filled_at.store(lsn, Ordering::Relaxed),
+                Ok(Stamp::Later) => {
+                    x.release_clean();
+                    drop(inside);
+                    journal.wait()?;
+                    continue;
+                }
+                Err(error) => {
+                    x.release_clean();
+                    return Err(error);
+                }
             }
-            let level = &built.levels[at];
-            self.form(x.page(), self.core.root, level, at, level.staged.len(), None)?;
+            self.form_root(x.page(), built)?;
             self.pool.adopt(&built.pages);
             self.pool.adopt(&built.extents);
             self.core.lengths.add(built.records as i64);
+            drop(x);
+            journal.applied();
             return Ok(true);
         }
     }
 
-    /// Gives back the pages of a build that came to nothing. One that cannot be reached stays taken until the
-    /// database is reopened: no checkpoint knows it.
-    fn drop_built(self, built: &Built) {
-        for &page in &built.pages {
-            while let Ok((frame, version)) = self.pool.reach(page) {
-                let _inside = self.pool.gate().enter();
-                if let Some(x) = self.pool.exclusive_at(frame, version) {
-                    self.pool.free(x);
-                    break;
-                }
-            }
-        }
-        for &extent in &built.extents {
-            self.pool.free_unloaded(extent);
+    /// Gives back the pages of a build that came to nothing, and what large values were written for it.
+    pub(super) fn drop_built(self, built: &Built) {
+        let _inside = self.pool.gate().enter();
+        for &page in built.pages.iter().chain(&built.extents) {
+            self.pool.free_unloaded(page);
         }
     }
 }

@@ -137,7 +137,7 @@ impl<'p> Btree<'p> {
         key: &[u8],
     ) -> Result<Reached> {
         // Acquire: see the field.
-        attempts.clears = self.core.clears.load(Ordering::Acquire);
+        attempts.cleared_at = self.core.cleared_at.load(Ordering::Acquire);
         self.descend_to(attempts, key)
     }
 

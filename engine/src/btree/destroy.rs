@@ -76,7 +76,7 @@ impl<'p> Btree<'p> {
         // What will be changed: the parent of a leaf that is freed, or the root.
         let changed = parent_x.as_ref().unwrap_or(&x);
         let ready = self.extents_of(&x).and_then(|extents| {
-            self.pool.touch(changed)?;
+            self.touch(changed)?;
             Ok(extents)
         });
         let extents = match ready {
@@ -133,14 +133,18 @@ impl<'p> Btree<'p> {
     fn extents_of(self, x: &FrameX<'_>) -> Result<Vec<PageId>> {
         let mut extents = Vec::new();
         for at in 0..x.page().count() {
-            extents.extend(self.extent_at(x, at)?);
+            extents.extend(self.extent_at(x.page(), at)?);
         }
         Ok(extents)
     }
 
-    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree. The caller keeps
-    /// the gate closed.
-    pub(crate) fn move_root_to(self, to: PageId) -> Result<()> {
+    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree, cleared at `lsn`. The
+    /// caller keeps the gate closed. `ready` runs when nothing else can fail.
+    pub(crate) fn move_root_to(
+        self,
+        to: PageId,
+        mut ready: impl FnMut() -> Result<u64>,
+    ) -> Result<()> {
         let mut attempts = self.attempts();
         loop {
             let (target, target_at) = self.pool.reach(to)?;
@@ -148,18 +152,19 @@ impl<'p> Btree<'p> {
             // Root first, as everywhere; nobody else but evictors is about.
             if let Some(root) = self.pool.exclusive_at(root, root_at) {
                 if let Some(target) = self.pool.exclusive_at(target, target_at) {
-                    let touched = self.pool.touch(&root).and_then(|()| self.pool.touch(&target));
-                    if let Err(error) = touched {
-                        target.release_clean();
-                        root.release_clean();
-                        return Err(error);
-                    }
+                    let touched = self.touch(&root).and_then(|()| self.touch(&target));
+                    let lsn = match touched.and_then(|()| ready()) {
+                        Ok(lsn) => lsn,
+                        Err(error) => {
+                            target.release_clean();
+                            root.release_clean();
+                            return Err(error);
+                        }
+                    };
+                    // Release: see the field.
+                    self.core.cleared_at.store(lsn, Ordering::Release);
                     target.page().copy_from(root.page(), to);
                     Btree::format_root(root.page(), self.core.root, self.core.id);
-                    drop(target);
-                    drop(root);
-                    // Release: see the field. Nobody else counts, since the gate is closed.
-                    self.core.clears.fetch_add(1, Ordering::Release);
                     return Ok(());
                 }
                 root.release_clean();

@@ -23,31 +23,40 @@
 //!
 //! Tested through the public API against a `BTreeMap` (`engine/tests`), with tiny pools and every page size.
 
+mod apply;
 mod attempts;
 mod bulk;
 mod descend;
 mod destroy;
+mod journal;
 mod lengths;
 #[cfg(feature = "measure")]
 mod measure;
+mod purge;
 mod read;
 mod salvage;
+mod run;
 mod scan;
 mod smo;
+mod view;
 mod write;
 
+pub(crate) use apply::Applying;
+pub(crate) use journal::{Journal, Stamp, Unversioned};
 pub(crate) use lengths::Lengths;
+pub(crate) use run::{Content, Merge, Run, Said};
 pub(crate) use salvage::{
     LostRange, SalvageCursor, SalvagedRecord, SalvagedValue, Step as SalvageStep, is_of_a_page,
     records_from,
 };
-pub(crate) use scan::{Batch, Cursor, Edge};
-pub(crate) use write::Swap;
+pub(crate) use scan::{Batch, BatchItem, Cursor, Edge};
+pub(crate) use view::View;
+pub(crate) use write::{Staged, Swap};
 
 use crate::error::{Error, Result};
 use crate::id::{FrameId, PageId, TreeId};
 use crate::node::{self, ChildWord};
-use crate::pool::Pool;
+use crate::pool::{FrameX, Pool};
 use attempts::Attempts;
 use latchkv_latch::primitives::{AtomicBool, AtomicU64, Ordering};
 use latchkv_latch::{Inside, Version};
@@ -64,12 +73,18 @@ pub(crate) struct TreeCore {
     root_hint: AtomicU64,
     /// Number of records.
     pub(crate) lengths: Lengths,
-    /// How often the tree was cleared; moves inside the closed gate, after the root was emptied. Loaded with
-    /// Acquire before a descent, which pairs with the Release here: whoever sees a clear comes down through
-    /// the root that it left. Loaded Relaxed once inside, where the gate carries the edge.
-    clears: AtomicU64,
-    /// Set inside the closed gate, so that no change straddles it. Relaxed: the gate carries the edge for
-    /// writers, and a reader that misses it meets a root that is gone.
+    /// Lsn of the last clear. Stored with the gate closed and the root under X, from before the root is emptied:
+    /// Release, which pairs with the Acquire of who loads it before a descent, so whoever sees a clear comes down
+    /// through the root that it left. Loaded Relaxed once inside the gate, or once the root was read: gate and
+    /// latch carry the edge then.
+    cleared_at: AtomicU64,
+    /// Lsn of the last commit that filled the empty tree at once, whose records carry no lsn of their own: snapshots
+    /// of before see an empty tree. Stored under X of the root, before it is filled, and loaded after it was read:
+    /// Relaxed, the latch carries the edge.
+    filled_at: AtomicU64,
+    /// Set inside the gate, which is closed once afterwards, before any page is freed: whoever enters then sees it,
+    /// and whoever was inside has left. Relaxed: the gate carries the edge for writers, and a reader that misses it
+    /// meets a root that is gone.
     dropped: AtomicBool,
 }
 
@@ -81,7 +96,8 @@ impl TreeCore {
             root,
             root_hint: AtomicU64::new(ChildWord::unhinted(root).0),
             lengths: Lengths::new(length),
-            clears: AtomicU64::new(0),
+            cleared_at: AtomicU64::new(0),
+            filled_at: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
         }
     }
@@ -93,7 +109,7 @@ impl TreeCore {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The tree is gone from now on; the caller keeps the gate closed.
+    /// The tree is gone from now on. The caller is inside the gate, and closes it before it frees a page.
     pub(crate) fn set_dropped(&self) {
         // Relaxed: see the field.
         self.dropped.store(true, Ordering::Relaxed);
@@ -107,6 +123,9 @@ pub(crate) enum GateMode {
     Enter,
     /// The caller is inside for longer than this change.
     Held,
+    /// The caller is inside, and the change is of a commit that the log has already: it goes on where another
+    /// would rather fail.
+    Committed,
 }
 
 /// A tree and the pool it lives in.
@@ -144,6 +163,11 @@ impl<'p> Btree<'p> {
         Btree { pool, core, gate: GateMode::Held }
     }
 
+    /// A tree to which a thread that is inside the gate applies what the log has.
+    pub(crate) fn of_commit(pool: &'p Pool, core: &'p TreeCore) -> Btree<'p> {
+        Btree { pool, core, gate: GateMode::Committed }
+    }
+
     fn attempts(self) -> Attempts<'p> {
         Attempts::new(self.pool, self.gate == GateMode::Enter)
     }
@@ -151,34 +175,60 @@ impl<'p> Btree<'p> {
     /// Enters the gate. What is dropped stays as it is. The caller holds no latch.
     #[inline(always)]
     fn enter(self) -> Result<Option<Inside<'p>>> {
-        self.pool.leave_some_clean()?;
+        if self.gate != GateMode::Committed {
+            self.pool.leave_some_clean()?;
+        }
         let inside = match self.gate {
             GateMode::Enter => Some(self.pool.gate().enter()),
-            GateMode::Held => None,
+            GateMode::Held | GateMode::Committed => None,
         };
         self.check_alive()?;
         Ok(inside)
     }
 
-    /// Enters the gate for a change of a page that was reached since `attempts` noted the clears. `None`: the
+    /// Enters the gate for a change of a page that was reached since `attempts` noted the last clear. `None`: the
     /// tree was cleared meanwhile, and the page may be none of it any more ([T6]).
     #[inline(always)]
     fn enter_for_change(self, attempts: &Attempts<'p>) -> Result<Option<Option<Inside<'p>>>> {
         let inside = self.enter()?;
         // Relaxed: see the field.
-        let same = self.core.clears.load(Ordering::Relaxed) == attempts.clears;
+        let same = self.core.cleared_at.load(Ordering::Relaxed) == attempts.cleared_at;
         Ok(same.then_some(inside))
+    }
+
+    /// Enters the gate and latches a leaf that was reached since `attempts` noted the last clear; the page is
+    /// touched. `None`: it moved on, or the tree was cleared.
+    fn latch_for_change(
+        self,
+        attempts: &Attempts<'p>,
+        leaf: NodeAt,
+    ) -> Result<Option<(Option<Inside<'p>>, FrameX<'p>)>> {
+        let Some(inside) = self.enter_for_change(attempts)? else { return Ok(None) };
+        let Some(x) = self.pool.exclusive_at(leaf.frame, leaf.version) else { return Ok(None) };
+        if let Err(error) = self.touch(&x) {
+            x.release_clean();
+            return Err(error);
+        }
+        Ok(Some((inside, x)))
     }
 
     /// Fails if the tree was dropped. Stays true while the caller is inside the gate or holds off data
     /// definition.
+    ///
+    /// A change of a commit goes on: a drop beside it frees no page before the commit has left the gate.
     #[inline(always)]
     pub(crate) fn check_alive(self) -> Result<()> {
-        if self.core.is_dropped() {
+        if self.core.is_dropped() && self.gate != GateMode::Committed {
             Err(self.damage(self.core.root, "tree was dropped"))
         } else {
             Ok(())
         }
+    }
+
+    /// [`Pool::touch`], as this tree's changes want it.
+    #[inline(always)]
+    fn touch(self, x: &FrameX<'_>) -> Result<()> {
+        self.pool.touch(x, self.gate == GateMode::Committed)
     }
 
     #[inline(always)]
@@ -199,7 +249,7 @@ impl<'p> Btree<'p> {
     }
 
     #[cold]
-    fn damage(self, page: PageId, what: &'static str) -> Error {
+    pub(crate) fn damage(self, page: PageId, what: &'static str) -> Error {
         let error = self.pool.store().corrupt(page, what, String::new(), String::new());
         error.in_tree(self.core.id)
     }

@@ -2,6 +2,7 @@
 //! allocation but for the scratch of a thread's first read, and no store to shared memory but of a reference
 //! bit that is clear.
 
+use super::view::{Sight, View};
 use super::{Btree, NodeAt};
 use crate::error::Result;
 use crate::node::{Found, LeafPayload, bytes_of};
@@ -21,20 +22,31 @@ enum Look {
     Absent,
     /// The value lies in the scratch from this byte on, for so many bytes.
     Inline(usize, usize),
-    /// The value of an extent.
-    Extent(Vec<u8>),
+    /// The value of an extent, or of an older version.
+    Owned(Vec<u8>),
 }
 
 impl<'p> Btree<'p> {
     /// Hands the value of `key` to `f`; `None` if there is no such key.
     #[inline]
     pub(crate) fn get_with<R>(self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.get_at(key, View::Latest, f)
+    }
+
+    /// Hands the value of `key` that the view sees to `f`; `None` if it sees none.
+    #[inline(always)]
+    pub(crate) fn get_at<R>(
+        self,
+        key: &[u8],
+        view: View<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         let mut scratch = SCRATCH.take();
-        let looked = self.look_for(key, &mut scratch);
+        let looked = self.look_for(key, view, &mut scratch);
         // Nothing is held while `f` runs, not even the ticket of a read that was restarted too often.
         let result = looked.map(|look| match look {
             Look::Inline(start, len) => Some(f(&bytes_of(&scratch)[start..start + len])),
-            Look::Extent(value) => Some(f(&value)),
+            Look::Owned(value) => Some(f(&value)),
             Look::Absent | Look::Restart => None,
         });
         if scratch.capacity() <= SCRATCH_KEPT_WORDS {
@@ -45,13 +57,13 @@ impl<'p> Btree<'p> {
 
     /// Looks until it sees something whole: never gives [`Look::Restart`].
     #[inline(always)]
-    fn look_for(self, key: &[u8], scratch: &mut Vec<u64>) -> Result<Look> {
+    fn look_for(self, key: &[u8], view: View<'_>, scratch: &mut Vec<u64>) -> Result<Look> {
         let mut attempts = self.attempts();
         loop {
             let leaf = self.descend_to(&mut attempts, key)?.node;
-            match self.look(leaf, key, scratch)? {
+            match self.look(leaf, key, view, scratch)? {
                 Look::Restart => attempts.again()?,
-                look => return Ok(look),
+                look => return Ok(if self.check_view(view)? { look } else { Look::Absent }),
             }
         }
     }
@@ -64,13 +76,13 @@ impl<'p> Btree<'p> {
     ) -> Result<Option<(Found, Option<Vec<u8>>)>> {
         let found = self.page(leaf).find(key);
         let mut scratch = Vec::new();
-        Ok(match self.look(leaf, key, &mut scratch)? {
+        Ok(match self.look(leaf, key, View::Latest, &mut scratch)? {
             Look::Restart => None,
             Look::Absent => Some((found, None)),
             Look::Inline(start, len) => {
                 Some((found, Some(bytes_of(&scratch)[start..start + len].to_vec())))
             }
-            Look::Extent(value) => Some((found, Some(value))),
+            Look::Owned(value) => Some((found, Some(value))),
         })
     }
 
@@ -79,16 +91,25 @@ impl<'p> Btree<'p> {
         let mut attempts = self.attempts();
         loop {
             let leaf = self.descend_to(&mut attempts, key)?.node;
-            let found = self.page(leaf).find(key);
+            let page = self.page(leaf);
+            let found = page.find(key);
+            let live = found.exact
+                && page.record(found.at).is_some_and(|record| !record.meta.is_tombstone());
             if self.valid(leaf) {
-                return Ok(found.exact);
+                return Ok(live);
             }
             attempts.again()?;
         }
     }
 
     #[inline(always)]
-    fn look(self, leaf: NodeAt, key: &[u8], scratch: &mut Vec<u64>) -> Result<Look> {
+    fn look(
+        self,
+        leaf: NodeAt,
+        key: &[u8],
+        view: View<'_>,
+        scratch: &mut Vec<u64>,
+    ) -> Result<Look> {
         let page = self.page(leaf);
         let found = page.find(key);
         if !found.exact {
@@ -98,9 +119,17 @@ impl<'p> Btree<'p> {
             self.torn(leaf, "record lies outside the page")?;
             return Ok(Look::Restart);
         };
+        let sight = view.sight(record.meta);
         let start = page.copy_payload(record, scratch);
         if !self.valid(leaf) {
             return Ok(Look::Restart);
+        }
+        match sight {
+            Sight::Value => {}
+            Sight::Absent => return Ok(Look::Absent),
+            Sight::Older => {
+                return Ok(self.older(key, view)?.map_or(Look::Absent, Look::Owned));
+            }
         }
         let len = record.meta.payload_len();
         if !record.meta.is_extent() {
@@ -115,7 +144,7 @@ impl<'p> Btree<'p> {
         // An extent lives at least as long as the leaf that names it is unchanged.
         match read {
             _ if !self.valid(leaf) => Ok(Look::Restart),
-            Ok(()) => Ok(Look::Extent(value)),
+            Ok(()) => Ok(Look::Owned(value)),
             Err(error) => Err(error.in_tree(self.core.id)),
         }
     }

@@ -230,6 +230,9 @@ pub(crate) fn records_from(page: Page<'_>, from: &[u8]) -> Option<Vec<SalvagedRe
     let mut records = Vec::new();
     for at in page.find(from).at..page.count() {
         let record = page.record(at)?;
+        if record.meta.is_tombstone() {
+            continue;
+        }
         let start = page.copy_payload(record, &mut words);
         let payload = bytes_of(&words).get(start..start + record.meta.payload_len())?;
         let value = match record.meta.is_extent() {

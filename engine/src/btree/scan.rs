@@ -8,6 +8,7 @@
 //! coming down again; else it seeks the last key that it gave. Backwards it seeks the greatest key *below*
 //! that key or a fence.
 
+use super::view::{Sight, View};
 use super::{Attempts, Btree, Reached};
 use crate::error::Result;
 use crate::node::{KeyFront, Page, bytes_of};
@@ -23,6 +24,12 @@ pub(crate) struct BatchItem {
     key_len: u32,
     payload_len: u32,
     extent: bool,
+    /// The view sees something older of this key.
+    older: bool,
+    /// It is a tombstone: only in views that show them.
+    tombstone: bool,
+    /// Of the record.
+    lsn: u64,
 }
 
 /// Records copied out of one leaf, in the order of the scan.
@@ -74,6 +81,27 @@ impl Batch {
         copy
     }
 
+    /// Adds bytes of a record that no page has, without an item for them.
+    fn append(&mut self, key: &[u8], value: &[u8]) -> BatchItem {
+        let start = self.words.len() * 8;
+        let bytes = key.iter().chain(value).copied().chain(std::iter::repeat(0));
+        let mut bytes = bytes.take((key.len() + value.len()).next_multiple_of(8));
+        while let Some(first) = bytes.next() {
+            let mut word = [first; 8];
+            word[1..].fill_with(|| bytes.next().unwrap_or(0));
+            self.words.push(u64::from_ne_bytes(word));
+        }
+        BatchItem {
+            start: start as u32,
+            key_len: key.len() as u32,
+            payload_len: value.len() as u32,
+            extent: false,
+            older: false,
+            tombstone: false,
+            lsn: 0,
+        }
+    }
+
     /// Forgets the records and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.words.clear();
@@ -86,6 +114,17 @@ impl BatchItem {
     #[inline]
     pub(crate) fn is_extent(self) -> bool {
         self.extent
+    }
+
+    /// The lsn of the record.
+    pub(crate) fn lsn(self) -> u64 {
+        self.lsn
+    }
+
+    /// The record is deleted.
+    #[inline]
+    pub(crate) fn is_tombstone(self) -> bool {
+        self.tombstone
     }
 }
 
@@ -174,6 +213,7 @@ impl<'p> Btree<'p> {
         self,
         cursor: &mut Cursor,
         until: Bound<&[u8]>,
+        view: View<'_>,
         batch: &mut Batch,
     ) -> Result<()> {
         let mut attempts = self.attempts();
@@ -189,8 +229,8 @@ impl<'p> Btree<'p> {
                 None => self.seek(cursor, &mut attempts)?,
             };
             let fill = match cursor.edge {
-                Edge::Front => self.fill_forward(cursor, here, until, batch)?,
-                Edge::Back => self.fill_backward(cursor, here, until, batch)?,
+                Edge::Front => self.fill_forward(cursor, here, until, view, batch)?,
+                Edge::Back => self.fill_backward(cursor, here, until, view, batch)?,
             };
             if matches!(fill, Fill::Restart) {
                 batch.clear();
@@ -198,8 +238,16 @@ impl<'p> Btree<'p> {
                 continue;
             }
             self.check_ahead(cursor, here, batch, &fill)?;
+            let behind = self.look_back(cursor, view, batch)?;
             match fill {
-                Fill::Restart | Fill::More => {}
+                Fill::Restart => {}
+                Fill::More => {
+                    // All that the leaf gave is not to be seen: go on behind it.
+                    if let Some(key) = behind.filter(|_| batch.len() == 0) {
+                        standing = self.go_on(cursor)?;
+                        cursor.go_behind(&key);
+                    }
+                }
                 Fill::Fence(fence) => {
                     // Front: the next leaf begins with its fence. Back: it ends before it.
                     cursor.from = match cursor.edge {
@@ -216,6 +264,45 @@ impl<'p> Btree<'p> {
             }
         }
         Ok(())
+    }
+
+    /// Puts what the view sees in place of records that are newer than it, and leaves out what it does not see.
+    /// Gives the last key of the batch as it was.
+    fn look_back(
+        self,
+        cursor: &mut Cursor,
+        view: View<'_>,
+        batch: &mut Batch,
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.check_view(view)? {
+            batch.clear();
+            cursor.done = true;
+        }
+        if !batch.items.iter().any(|item| item.older) {
+            return Ok(None);
+        }
+        let last = batch.items.last().map(|item| batch.key(*item).to_vec());
+        let mut items = std::mem::take(&mut batch.items);
+        let mut failed = Ok(());
+        items.retain_mut(|item| {
+            if !item.older || failed.is_err() {
+                return true;
+            }
+            let key = batch.key(*item).to_vec();
+            match self.older(&key, view) {
+                Ok(Some(value)) => {
+                    *item = batch.append(&key, &value);
+                    true
+                }
+                Ok(None) => false,
+                Err(error) => {
+                    failed = Err(error);
+                    true
+                }
+            }
+        });
+        batch.items = items;
+        failed.map(|()| last)
     }
 
     /// A leaf that stands in a wrong place must not lead the scan in a circle.
@@ -299,29 +386,49 @@ impl<'p> Btree<'p> {
         Ok(Standing { reached, next })
     }
 
-    /// Copies records `range` of a leaf into `batch`, forwards or backwards. `None`: torn.
+    /// Copies records `range` of a leaf into `batch`, forwards or backwards, until it has `wanted`; gives how many
+    /// of the range it passed. `None`: torn.
     fn copy_records(
         self,
         page: Page<'p>,
         range: impl ExactSizeIterator<Item = usize>,
+        wanted: usize,
+        view: View<'_>,
         batch: &mut Batch,
-    ) -> Option<()> {
+    ) -> Option<usize> {
         if range.len() == 0 {
-            return Some(());
+            return Some(0);
         }
         page.key_front(&mut batch.front)?;
-        batch.items.reserve(range.len());
+        batch.items.reserve(range.len().min(wanted));
+        if let View::Changed { since } = view
+            && page.max_lsn() < since
+        {
+            return Some(range.len());
+        }
+        let mut passed = 0;
         for at in range {
+            if batch.items.len() == wanted {
+                break;
+            }
+            passed += 1;
             let record = page.record(at)?;
+            let sight = view.sight(record.meta);
+            if sight == Sight::Absent {
+                continue;
+            }
             let (start, key_len) = page.copy_record(record, &batch.front, &mut batch.words)?;
             batch.items.push(BatchItem {
                 start: start as u32,
                 key_len: key_len as u32,
                 payload_len: record.meta.payload_len() as u32,
                 extent: record.meta.is_extent(),
+                older: sight == Sight::Older,
+                tombstone: record.meta.is_tombstone(),
+                lsn: record.meta.lsn(),
             });
         }
-        Some(())
+        Some(passed)
     }
 
     fn fill_forward(
@@ -329,6 +436,7 @@ impl<'p> Btree<'p> {
         cursor: &mut Cursor,
         standing: Standing,
         until: Bound<&[u8]>,
+        view: View<'_>,
         batch: &mut Batch,
     ) -> Result<Fill> {
         let node = standing.reached.node;
@@ -348,12 +456,14 @@ impl<'p> Btree<'p> {
                 _ => (page.count(), false),
             },
         };
-        let stop = from + Self::take_now(cursor, end.saturating_sub(from));
-        page.prefetch_records(from..stop);
-        if self.copy_records(page, from..stop, batch).is_none() {
+        let end = end.max(from);
+        let wanted = Self::take_now(cursor, end - from);
+        page.prefetch_records(from..from + wanted);
+        let Some(passed) = self.copy_records(page, from..end, wanted, view, batch) else {
             self.torn(node, "record lies outside the page")?;
             return Ok(Fill::Restart);
-        }
+        };
+        let stop = from + passed;
         let fill = if stop < end {
             Fill::More
         } else if last {
@@ -375,6 +485,7 @@ impl<'p> Btree<'p> {
         cursor: &mut Cursor,
         standing: Standing,
         until: Bound<&[u8]>,
+        view: View<'_>,
         batch: &mut Batch,
     ) -> Result<Fill> {
         let node = standing.reached.node;
@@ -393,12 +504,14 @@ impl<'p> Btree<'p> {
                 _ => (top, true),
             },
         };
-        let stop = top - Self::take_now(cursor, top.saturating_sub(start));
-        page.prefetch_records(stop..top);
-        if self.copy_records(page, (stop..top).rev(), batch).is_none() {
+        let start = start.min(top);
+        let wanted = Self::take_now(cursor, top - start);
+        page.prefetch_records(top - wanted..top);
+        let Some(passed) = self.copy_records(page, (start..top).rev(), wanted, view, batch) else {
             self.torn(node, "record lies outside the page")?;
             return Ok(Fill::Restart);
-        }
+        };
+        let stop = top - passed;
         let fill = if stop > start {
             Fill::More
         } else if last {

@@ -21,13 +21,16 @@
 //! Tested through the public API by `engine/tests`: `model` and `open` for what definitions do, `concurrent`
 //! for definitions among writers, `crash` for [D2].
 
+mod definition;
 mod records;
 mod registry;
 mod salvage;
 
 pub(crate) use salvage::CatalogSalvage;
 
-use crate::btree::{Btree, TreeCore};
+pub(crate) use definition::{Definition, DefinitionLog, Place, Replayed};
+
+use crate::btree::{Btree, TreeCore, Unversioned};
 use crate::error::{Error, Result, Usage};
 use crate::id::{PageId, TreeId};
 use crate::pool::Pool;
@@ -152,7 +155,12 @@ impl Catalog {
     }
 
     /// The tree of that name, made if there is none.
-    pub(crate) fn get_or_create(&self, pool: &Pool, name: &str) -> Result<Arc<TreeCore>> {
+    pub(crate) fn get_or_create(
+        &self,
+        pool: &Pool,
+        name: &str,
+        log: &impl DefinitionLog,
+    ) -> Result<Arc<TreeCore>> {
         if let Some(core) = self.get(pool, name)? {
             return Ok(core);
         }
@@ -160,22 +168,72 @@ impl Catalog {
         if let Some(core) = self.get_defined(pool, name)? {
             return Ok(core);
         }
+        let tree = self.new_tree_id()?;
+        self.create_defined(pool, tree, name, log)
+    }
+
+    /// Makes a tree, with the definitions held.
+    fn create_defined(
+        &self,
+        pool: &Pool,
+        tree: TreeId,
+        name: &str,
+        log: &impl DefinitionLog,
+    ) -> Result<Arc<TreeCore>> {
         let _inside = pool.gate().enter();
+        let place = log.reserve(Definition::Create(tree, name))?;
         let mut reservation = pool.reserve(1)?;
         let root = reservation.create();
-        let tree = self.new_tree_id()?;
         Btree::format_root(root.page(), root.page_id(), tree);
         let root_page = root.page_id();
         drop(root);
         drop(reservation);
         let record = Record { tree, root: root_page };
-        if let Err(error) = self.within_gate(pool).put(&records::name_key(name), &record.encode()) {
+        let key = records::name_key(name);
+        let put = self.within_gate(pool).put(&key, &record.encode(), &mut Unversioned::unlogged());
+        if let Err(error) = put {
             pool.free_unloaded(root_page);
             return Err(error);
         }
         let core = Arc::new(TreeCore::new(tree, root_page, 0));
         self.registry.insert(name, Arc::clone(&core));
+        place.done();
         Ok(core)
+    }
+
+    /// Makes a tree that the log knows. Ids never come again, so one that is there already is left as it is.
+    pub(crate) fn create_again(
+        &self,
+        pool: &Pool,
+        tree: TreeId,
+        name: &str,
+        replayed: Replayed,
+    ) -> Result<Arc<TreeCore>> {
+        check_name(name)?;
+        let _definitions = self.define();
+        if let Some(core) = self.get_defined(pool, name)? {
+            return Ok(core);
+        }
+        // Relaxed: only definitions change it, and they exclude each other.
+        let next = self.next_tree.load(Ordering::Relaxed).max(tree.0.saturating_add(1));
+        self.next_tree.store(next, Ordering::Relaxed);
+        self.create_defined(pool, tree, name, &replayed)
+    }
+
+    /// The tree of that id with its name, if there is one. Looks through all of the catalog.
+    pub(crate) fn by_id(
+        &self,
+        pool: &Pool,
+        tree: TreeId,
+    ) -> Result<Option<(String, Arc<TreeCore>)>> {
+        let mut name = None;
+        records::each_name(self.tree(pool), |found, record| {
+            if record.tree == tree {
+                name = Some(found);
+            }
+        })?;
+        let Some(name) = name else { return Ok(None) };
+        Ok(self.get(pool, &name)?.map(|core| (name, core)))
     }
 
     /// An id that no tree of this database ever had.
@@ -223,7 +281,13 @@ impl Catalog {
     }
 
     /// Gives a tree another name. Handles stay good.
-    pub(crate) fn rename(&self, pool: &Pool, from: &str, to: &str) -> Result<()> {
+    pub(crate) fn rename(
+        &self,
+        pool: &Pool,
+        from: &str,
+        to: &str,
+        log: &impl DefinitionLog,
+    ) -> Result<()> {
         check_name(from)?;
         check_name(to)?;
         let _definitions = self.define();
@@ -239,32 +303,42 @@ impl Catalog {
         let record = Record { tree: core.id, root: core.root };
         // [D1]: the put can fail, the delete of a record that was just read cannot but by damage.
         let _inside = pool.gate().enter();
+        let place = log.reserve(Definition::Rename(core.id, to))?;
         let tree = self.within_gate(pool);
-        tree.put(&records::name_key(to), &record.encode())?;
-        if let Err(error) = tree.delete(&records::name_key(from)) {
+        tree.put(&records::name_key(to), &record.encode(), &mut Unversioned::unlogged())?;
+        if let Err(error) = tree.delete(&records::name_key(from), &mut Unversioned::unlogged()) {
             // One name is better than two; the first error is the one to tell.
-            let _ = tree.delete(&records::name_key(to));
+            let _ = tree.delete(&records::name_key(to), &mut Unversioned::unlogged());
             return Err(error);
         }
         self.registry.remove(from);
         self.registry.insert(to, core);
+        place.done();
         Ok(())
     }
 
     /// Drops a tree. False: there is none of that name.
-    pub(crate) fn drop_tree(&self, pool: &Pool, name: &str) -> Result<bool> {
+    pub(crate) fn drop_tree(
+        &self,
+        pool: &Pool,
+        name: &str,
+        log: &impl DefinitionLog,
+    ) -> Result<bool> {
         check_name(name)?;
         let definitions = self.define();
         let Some(core) = self.get_defined(pool, name)? else { return Ok(false) };
         {
             let _inside = pool.gate().enter();
+            let place = log.reserve(Definition::Drop(core.id))?;
             let tree = self.within_gate(pool);
-            tree.put(&records::dropping_key(core.root), &core.id.0.to_le_bytes())?;
+            let key = records::dropping_key(core.root);
+            tree.put(&key, &core.id.0.to_le_bytes(), &mut Unversioned::unlogged())?;
             // If this fails the 'd' record stays beside the name, and the next opening knows what that
             // means.
-            tree.delete(&records::name_key(name))?;
+            tree.delete(&records::name_key(name), &mut Unversioned::unlogged())?;
             self.registry.remove(name);
             core.set_dropped();
+            place.done();
         }
         drop(definitions);
         self.finish_drop(pool, core.id, core.root)?;
@@ -272,7 +346,12 @@ impl Catalog {
     }
 
     /// Removes every record of a tree. Handles stay good.
-    pub(crate) fn clear(&self, pool: &Pool, core: &TreeCore) -> Result<()> {
+    pub(crate) fn clear(
+        &self,
+        pool: &Pool,
+        core: &TreeCore,
+        log: &impl DefinitionLog,
+    ) -> Result<()> {
         let definitions = self.define();
         // Dropped since the caller looked: the root's page id may be another tree's by now.
         Btree::new(pool, core).check_alive()?;
@@ -286,8 +365,16 @@ impl Catalog {
             let moved = page.page_id();
             drop(page);
             drop(reservation);
-            let put =
-                self.within_gate(pool).put(&records::dropping_key(moved), &core.id.0.to_le_bytes());
+            if moved == core.root {
+                // A damaged record named the root as its large value, and both were freed.
+                return Err(Btree::new(pool, core).damage(moved, "root of a tree is in no tree"));
+            }
+            let key = records::dropping_key(moved);
+            let put = self.within_gate(pool).put(
+                &key,
+                &core.id.0.to_le_bytes(),
+                &mut Unversioned::unlogged(),
+            );
             if let Err(error) = put {
                 pool.free_unloaded(moved);
                 return Err(error);
@@ -297,9 +384,16 @@ impl Catalog {
         let cleared = {
             // Nobody is inside: no insert straddles the move, and the length is exact.
             let _closed = pool.gate().close();
-            let cleared = Btree::within_gate(pool, core).move_root_to(moved);
+            let mut place = None;
+            let cleared = Btree::within_gate(pool, core).move_root_to(moved, || {
+                let reserved = log.reserve(Definition::Clear(core.id))?;
+                Ok(place.insert(reserved).lsn())
+            });
             if cleared.is_ok() {
                 core.lengths.set(0);
+                if let Some(place) = place {
+                    place.done();
+                }
             }
             cleared
         };
@@ -319,7 +413,8 @@ impl Catalog {
         }
         // In one passage, so that no record names a page id that is free to mean something else.
         let _inside = pool.gate().enter();
-        self.within_gate(pool).delete(&records::dropping_key(root))?;
+        self.within_gate(pool)
+            .delete(&records::dropping_key(root), &mut Unversioned::unlogged())?;
         if left {
             pool.free_unloaded(root);
         }
@@ -335,7 +430,7 @@ impl Catalog {
         records::each_name(self.tree(pool), |_, record| named |= record.root == root)?;
         if named {
             // The drop failed before the name was gone: the tree lives.
-            self.tree(pool).delete(&records::dropping_key(root))?;
+            self.tree(pool).delete(&records::dropping_key(root), &mut Unversioned::unlogged())?;
         } else {
             drop(definitions);
             self.finish_drop(pool, tree, root)?;

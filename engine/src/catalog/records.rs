@@ -1,6 +1,6 @@
 //! The catalog's records as bytes.
 
-use crate::btree::{Batch, Btree, Cursor, Edge};
+use crate::btree::{Batch, Btree, Cursor, Edge, View};
 use crate::error::Result;
 use crate::id::{PageId, TreeId};
 use std::ops::Bound;
@@ -69,7 +69,7 @@ fn each(tree: Btree<'_>, kind: u8, mut f: impl FnMut(&[u8], &[u8])) -> Result<()
     let until = [kind + 1];
     let mut batch = Batch::default();
     loop {
-        tree.next_batch(&mut cursor, Bound::Excluded(&until), &mut batch)?;
+        tree.next_batch(&mut cursor, Bound::Excluded(&until), View::Latest, &mut batch)?;
         if batch.len() == 0 {
             return Ok(());
         }

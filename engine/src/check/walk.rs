@@ -178,9 +178,9 @@ impl<'a> Walk<'a> {
     }
 
     fn leaf(&mut self, tree: TreeId, id: PageId, page: Page<'_>) {
-        self.report.records += page.count() as u64;
         for at in 0..page.count() {
             let Some(record) = page.record(at) else { continue };
+            self.report.records += u64::from(!record.meta.is_tombstone());
             if !record.meta.is_extent() {
                 continue;
             }

@@ -87,6 +87,16 @@ pub trait Disk: Send + Sync + Debug {
     /// [`io::ErrorKind::InvalidInput`] by \[D1\]; the first failure that was met otherwise (\[D5\]).
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()>;
 
+    /// Writes the batch and then makes it durable, with all that was written before: as [`Disk::write`] and,
+    /// if that succeeded, [`Disk::sync`]. A backend may tell the system both at once.
+    ///
+    /// # Errors
+    /// As of the two. After any error the durable state is unknown.
+    fn write_and_sync(&self, writes: &[Write<'_>]) -> io::Result<()> {
+        self.write(writes)?;
+        self.sync()
+    }
+
     /// Makes durable what was written before (\[D6\]).
     ///
     /// # Errors

@@ -33,7 +33,7 @@ mod uring;
 
 pub use aligned::AlignedBuf;
 pub use disk::{Backend, BackendReport, Disk, Write};
-pub use sim::SimDisk;
+pub use sim::{SimDisk, SimMachine};
 
 use crate::error::Error;
 use pread::PreadDisk;
@@ -144,6 +144,11 @@ impl Disk for Guarded {
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
         self.writable()?;
         self.disk.write(writes)
+    }
+
+    fn write_and_sync(&self, writes: &[Write<'_>]) -> io::Result<()> {
+        self.writable()?;
+        self.disk.write_and_sync(writes)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pieces of memory that follow each other in the file are one transfer; after a short one, the rest goes
-//! piece by piece.
+//! piece by piece. One write can take a sync along that begins when it has ended ([`Ring::write_then_sync`]).
 //!
 //! The file is registered with the ring, which saves its look-up in every transfer. The memory is the
 //! caller's own: no buffers are registered, and the kernel pins the pages of each transfer while it lasts.
@@ -22,7 +22,7 @@
 //!
 //! Tested by `io::tests` through the disk above it.
 
-use io_uring::{IoUring, Probe, opcode, types};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,6 +34,9 @@ pub(super) const DEPTH: usize = 64;
 
 /// Index of the file in the ring's table.
 const FILE: types::Fixed = types::Fixed(0);
+
+/// Tag of the sync that follows a write.
+const SYNC_TAG: u64 = u64::MAX;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +57,21 @@ pub(super) struct Part<'a> {
     done: u32,
 }
 
+/// What became of a write that took a sync along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Linked {
+    /// All is written and synced.
+    Synced,
+    /// The write was cut short, or not begun: the sync covers nothing yet.
+    Unfinished,
+}
+
 /// See the module head.
 pub(super) struct Ring {
     uring: IoUring,
     broken: bool,
+    /// Whether it can sync.
+    syncs: bool,
 }
 
 impl std::fmt::Debug for Ring {
@@ -79,7 +93,8 @@ impl Ring {
             ));
         }
         uring.submitter().register_files(&[file.as_raw_fd()])?;
-        Ok(Ring { uring, broken: false })
+        let syncs = probe.is_supported(opcode::Fsync::CODE);
+        Ok(Ring { uring, broken: false, syncs })
     }
 
     /// Whether it can still be used \[U2\].
@@ -151,6 +166,54 @@ impl Ring {
         }
     }
 
+    /// Whether [`Ring::write_then_sync`] can be used.
+    pub(super) fn can_sync(&self) -> bool {
+        self.syncs && !self.broken
+    }
+
+    /// Writes a part and then syncs the data of the file, told to the system in one call. `granule` is as in
+    /// [`Ring::run`]. A failed sync is an error, and never tried again.
+    ///
+    /// # Safety
+    ///
+    /// For the time of the call, the memory of each piece is readable.
+    pub(super) unsafe fn write_then_sync(
+        &mut self,
+        part: &mut Part<'_>,
+        granule: u32,
+    ) -> io::Result<Linked> {
+        let write = part.entry(Direction::Write).flags(squeue::Flags::IO_LINK).user_data(0);
+        let sync = opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build();
+        let entries = [write, sync.user_data(SYNC_TAG)];
+        // SAFETY: the caller keeps the memory valid during the call, the part borrows its pieces for longer,
+        // and [U1] they are used no longer.
+        let pushed = unsafe { self.uring.submission().push_multiple(&entries) };
+        if self.broken || pushed.is_err() {
+            return Err(io::Error::other("the ring has no room"));
+        }
+        let (mut written, mut synced, mut failure) = (None, None, None);
+        let mut in_flight = entries.len();
+        while in_flight > 0 {
+            if let Err(error) = self.enter(in_flight) {
+                failure.get_or_insert(error);
+                in_flight = in_flight.saturating_sub(self.uring.submission().len());
+            }
+            for completion in self.uring.completion() {
+                in_flight = in_flight.saturating_sub(1);
+                match completion.user_data() {
+                    SYNC_TAG => synced = Some(completion.result()),
+                    _ => written = Some(completion.result()),
+                }
+            }
+        }
+        match (failure, written, synced) {
+            (Some(error), ..) => Err(error),
+            (None, Some(written), Some(synced)) => part.settle(written, synced, granule),
+            // Each entry that was submitted completes.
+            _ => Err(io::Error::other("the ring lost a completion")),
+        }
+    }
+
     /// Queues a part: all of its pieces at first, what is left of one piece after a short transfer. False when
     /// the queue is full, which \[U3\] excludes.
     ///
@@ -158,26 +221,10 @@ impl Ring {
     ///
     /// As `run`, until the transfer completes.
     unsafe fn push(&mut self, direction: Direction, part: &Part<'_>, tag: u64) -> bool {
-        let offset = part.offset + u64::from(part.done);
-        let (start, len) = part.next_piece();
-        let vectors = part.pieces.as_ptr();
-        let count = part.pieces.len() as u32;
-        let joined = count > 1 && part.done == 0;
-        let entry = match (direction, joined) {
-            (Direction::Read, false) => opcode::Read::new(FILE, start, len).offset(offset).build(),
-            (Direction::Write, false) => {
-                opcode::Write::new(FILE, start, len).offset(offset).build()
-            }
-            (Direction::Read, true) => {
-                opcode::Readv::new(FILE, vectors, count).offset(offset).build()
-            }
-            (Direction::Write, true) => {
-                opcode::Writev::new(FILE, vectors, count).offset(offset).build()
-            }
-        };
+        let entry = part.entry(direction).user_data(tag);
         // SAFETY: the caller keeps the memory valid until the transfer completes, and the part borrows its
         // pieces for longer, [U1].
-        unsafe { self.uring.submission().push(&entry.user_data(tag)) }.is_ok()
+        unsafe { self.uring.submission().push(&entry) }.is_ok()
     }
 
     /// Submits what is queued and waits for completions. An error says that what is still queued never will
@@ -230,6 +277,39 @@ impl<'a> Part<'a> {
     /// Bytes that were moved, if that is less than all.
     pub(super) fn short(&self) -> Option<usize> {
         (self.done < self.len).then_some(self.done as usize)
+    }
+
+    /// What is to be submitted next: all pieces at first, what is left of one after a short transfer.
+    fn entry(&self, direction: Direction) -> squeue::Entry {
+        let offset = self.offset + u64::from(self.done);
+        let (start, len) = self.next_piece();
+        let vectors = self.pieces.as_ptr();
+        let count = self.pieces.len() as u32;
+        let joined = count > 1 && self.done == 0;
+        match (direction, joined) {
+            (Direction::Read, false) => opcode::Read::new(FILE, start, len).offset(offset).build(),
+            (Direction::Write, false) => {
+                opcode::Write::new(FILE, start, len).offset(offset).build()
+            }
+            (Direction::Read, true) => {
+                opcode::Readv::new(FILE, vectors, count).offset(offset).build()
+            }
+            (Direction::Write, true) => {
+                opcode::Writev::new(FILE, vectors, count).offset(offset).build()
+            }
+        }
+    }
+
+    /// What the completions of a write and the sync linked to it say together.
+    fn settle(&mut self, written: i32, synced: i32, granule: u32) -> io::Result<Linked> {
+        // A sync that was called off with its write has not failed.
+        let has_failed = synced < 0 && synced != -libc::ECANCELED;
+        let is_whole = self.complete(Direction::Write, written, granule)?;
+        match (has_failed, is_whole && synced >= 0) {
+            (true, _) => Err(io::Error::from_raw_os_error(-synced)),
+            (false, true) => Ok(Linked::Synced),
+            (false, false) => Ok(Linked::Unfinished),
+        }
     }
 
     /// What is left of the first piece that is not done.
@@ -316,6 +396,26 @@ mod tests {
         assert_eq!(one.done, 5000);
         assert!(part(8192).complete(Direction::Read, 0, 1).expect("the end"));
         assert!(part(8192).complete(Direction::Write, 0, 1).is_err());
+    }
+
+    #[test]
+    fn a_linked_sync_counts_only_if_the_write_before_it_was_whole() {
+        let settled = |written, synced| part(8192).settle(written, synced, 4096);
+        assert_eq!(settled(8192, 0).expect("both done"), Linked::Synced);
+        for unfinished in [
+            (4096, -libc::ECANCELED),
+            (4096, 0),
+            (-libc::EINTR, -libc::ECANCELED),
+            (8192, -libc::ECANCELED),
+        ] {
+            let linked = settled(unfinished.0, unfinished.1).expect("to be gone on with");
+            assert_eq!(linked, Linked::Unfinished, "{unfinished:?}");
+        }
+        for (written, synced) in
+            [(8192, -libc::EIO), (4096, -libc::EIO), (-libc::EIO, -libc::ECANCELED), (0, 0)]
+        {
+            assert!(settled(written, synced).is_err(), "{written} {synced}");
+        }
     }
 
     #[test]

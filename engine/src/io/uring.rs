@@ -4,6 +4,7 @@
 //!   write(batch) -> neighbours joined, cut into parts of <= 1 MiB -> a ring, 64 in flight -> all completions checked
 //!   read(one)    -> a free ring, or plain pread when all rings are busy
 //!   sync         -> fdatasync
+//!   write_and_sync(few) -> one transfer, and the sync linked to it; else the two above
 //! ```
 //!
 //! Several rings, so that threads do not queue for one: a thread takes the first that is free, starting from
@@ -28,7 +29,7 @@ use super::aligned::AlignedBuf;
 use super::disk::{BackendReport, Disk, Write, check_range, check_writes};
 use super::pread::write_buffered;
 use super::probe;
-use super::ring::{Direction, Part, Ring};
+use super::ring::{Direction, Linked, Part, Ring};
 use crate::id::BLOCK_BYTES;
 use latchkv_latch::thread_index;
 use std::borrow::Cow;
@@ -157,6 +158,26 @@ impl UringDisk {
         unsafe { ring.run(Direction::Write, &mut parts, granule as u32) }
     }
 
+    /// Writes a batch that is one transfer, with the sync linked to it. False if that was not done, or not to
+    /// its end: then nothing counts as written or synced.
+    fn write_linked(&self, writes: &[Write<'_>]) -> io::Result<bool> {
+        let direct = self.is_direct();
+        if direct && !writes.iter().all(|write| is_aligned(write.offset, write.bytes)) {
+            return Ok(false);
+        }
+        let cut = Cut::new(writes);
+        let mut parts = cut.parts();
+        let (Some(mut part), None) = (parts.next(), parts.next()) else { return Ok(false) };
+        let Some(mut ring) = self.ring().filter(|ring| ring.can_sync()) else { return Ok(false) };
+        let granule = if direct { BLOCK_BYTES as u32 } else { 1 };
+        // SAFETY: the part is of slices borrowed for longer than the call, and is only read.
+        let linked = unsafe { ring.write_then_sync(&mut part, granule) };
+        match linked {
+            Err(error) if self.leaves_direct(direct, &error) => Ok(false),
+            linked => Ok(linked? == Linked::Synced),
+        }
+    }
+
     fn write_direct(&self, writes: &[Write<'_>]) -> io::Result<()> {
         let is_odd = |write: &Write<'_>| !is_aligned(write.offset, write.bytes);
         if !writes.iter().any(is_odd) {
@@ -267,6 +288,15 @@ impl Disk for UringDisk {
         }
     }
 
+    fn write_and_sync(&self, writes: &[Write<'_>]) -> io::Result<()> {
+        check_writes(writes)?;
+        if self.write_linked(writes)? {
+            return Ok(());
+        }
+        self.write(writes)?;
+        self.sync()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -310,6 +340,33 @@ mod tests {
         let parts = cut.joined.iter().map(|&(offset, count)| (offset / BLOCK_BYTES as u64, count));
         assert_eq!(cut.parts().count(), cut.joined.len());
         parts.collect()
+    }
+
+    #[test]
+    fn a_write_with_its_sync_linked_is_there_and_several_are_done_one_after_the_other() {
+        let file = tempfile::NamedTempFile::new().expect("a place that is writable");
+        let Ok(disk) = UringDisk::open(file.reopen().expect("just created")) else {
+            return; // io_uring is refused here
+        };
+        let mut bytes = AlignedBuf::new(3 * BLOCK_BYTES);
+        bytes.fill(7);
+        let write = |block: u64, blocks: usize| Write {
+            offset: block * BLOCK_BYTES as u64,
+            bytes: &bytes[..blocks * BLOCK_BYTES],
+        };
+        // Where the kernel's ring cannot sync, that is said, and nothing is done.
+        let linked = disk.write_linked(&[write(0, 1), write(1, 2)]).expect("a healthy disk");
+        assert!(linked || disk.free_ring().is_none_or(|ring| !ring.can_sync()));
+        disk.write_and_sync(&[write(3, 1), write(9, 3)]).expect("a healthy disk");
+        disk.write_and_sync(&[]).expect("nothing to write");
+        let odd = Write { offset: 20 << 12, bytes: &bytes[8..8 + BLOCK_BYTES] };
+        disk.write_and_sync(&[odd]).expect("copied to where it can be written from");
+        for (block, blocks) in [(0, if linked { 3 } else { 0 }), (3, 1), (9, 3), (20, 1)] {
+            let mut found = AlignedBuf::new(blocks * BLOCK_BYTES);
+            disk.read(block << 12, &mut found).expect("inside");
+            assert!(found.iter().all(|&byte| byte == 7), "block {block}");
+        }
+        assert!(disk.write_and_sync(&[Write { offset: 5, bytes: &[] }]).is_err());
     }
 
     #[test]

@@ -49,8 +49,15 @@ impl RecordMeta {
     }
 
     /// The record was deleted at its lsn.
-    pub(super) fn is_tombstone(self) -> bool {
+    #[inline(always)]
+    pub(crate) fn is_tombstone(self) -> bool {
         self.0 & Self::TOMBSTONE != 0
+    }
+
+    /// Of the commit that wrote it; 0 = none that a snapshot could tell from another.
+    #[inline(always)]
+    pub(crate) fn lsn(self) -> u64 {
+        self.0 >> 16
     }
 }
 
@@ -66,15 +73,27 @@ pub(crate) enum LeafPayload<'v> {
         /// Its length in bytes.
         len: u64,
     },
+    /// The record is deleted; its lsn says since when.
+    Tombstone,
 }
 
 impl LeafPayload<'_> {
     /// Bytes of an extent's name: page id and length.
     pub(crate) const EXTENT_BYTES: usize = 16;
 
+    /// Bytes behind the key.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            LeafPayload::Inline(value) => value.len(),
+            LeafPayload::Extent { .. } => Self::EXTENT_BYTES,
+            LeafPayload::Tombstone => 0,
+        }
+    }
+
     fn encoded<R>(self, lsn: u64, then: impl FnOnce(RecordMeta, &[u8]) -> R) -> R {
         match self {
             LeafPayload::Inline(value) => then(RecordMeta::new(lsn, value.len(), false), value),
+            LeafPayload::Tombstone => then(RecordMeta(lsn << 16 | RecordMeta::TOMBSTONE), &[]),
             LeafPayload::Extent { page, len } => {
                 let mut name = [0; Self::EXTENT_BYTES];
                 name[..8].copy_from_slice(&page.0.to_le_bytes());
@@ -385,6 +404,22 @@ impl Page<'_> {
             self.raise_lsn(lsn);
             true
         })
+    }
+
+    /// Whether a record of `key` with so many payload bytes fits: in place of the one in slot `replaced`, or
+    /// beside all others.
+    pub(crate) fn has_room_for_record(
+        self,
+        replaced: Option<usize>,
+        key: &[u8],
+        payload_len: usize,
+    ) -> bool {
+        let Some((_, _, tail)) = self.split_key(key) else { return false };
+        let words = 1 + words_for(tail.len() + payload_len);
+        match replaced {
+            Some(at) => words <= self.free_words() + self.cell_words(self.slot(at)),
+            None => words < self.free_words(),
+        }
     }
 
     fn close_slot(self, at: usize) {

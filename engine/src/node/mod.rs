@@ -36,8 +36,8 @@
 //!
 //! `prefix` bytes shared by both fences are shared by every key and kept nowhere else. The next four bytes of
 //! a key are its *head*, big-endian and padded with zeros, in the slot; what follows is the *tail*, in the
-//! cell. Lsns are 0 and no record is a tombstone until there is a log. `klen` counts head and tail. An inner
-//! slot's child holds the keys below its separator; the upper child holds the rest.
+//! cell. A tombstone has no value. `klen` counts head and tail. An inner slot's child holds the keys below its
+//! separator; the upper child holds the rest.
 //!
 //! # How it is tested
 //!

@@ -88,13 +88,21 @@ impl Page<'_> {
             }
             if kind == Kind::Leaf {
                 let meta = super::RecordMeta::from_word(self.load(slot.offset()));
-                if meta.is_tombstone()
-                    || meta.is_extent() && meta.payload_len() != LeafPayload::EXTENT_BYTES
+                let payload_len = meta.payload_len();
+                if meta.is_tombstone() && (meta.is_extent() || payload_len > 0)
+                    || meta.is_extent() && payload_len != LeafPayload::EXTENT_BYTES
                 {
                     return Err(Fault::new(
                         "record flags",
-                        "a value or an extent",
+                        "a value, an extent or a tombstone",
                         self.load(slot.offset()),
+                    ));
+                }
+                if meta.lsn() > self.max_lsn() {
+                    return Err(Fault::new(
+                        "record lsn",
+                        format!("at most {}", self.max_lsn()),
+                        meta.lsn(),
                     ));
                 }
             } else if self.child(at).page() == PageId::NONE {

@@ -1,10 +1,10 @@
 //! The frames' part of a checkpoint.
 //!
 //! ```text
-//! close the gate | lengths, Store::freeze: epoch e -> e+1 | open the gate
+//! close the gate | lengths, lsn, Store::freeze: epoch e -> e+1 | open the gate
 //! loop: every frame with 0 < dirty_epoch <= e: image under S, write, install under X
 //!       every image put aside: write, install
-//! until a scan finds neither                                  -> Store::publish
+//! until a scan finds neither         -> Store::publish, which calls back for the log before the superblock
 //! any error                                                   -> Store::abort
 //! ```
 //!
@@ -75,22 +75,27 @@ impl Checkpointer {
 
 impl Pool {
     /// Makes the state durable in which all writers that are inside the gate now have left it. `at_close`
-    /// runs while nobody is inside and gives the tree lengths and the next tree id. Checkpoints go one at a
-    /// time. The caller is outside the gate and holds no latch.
+    /// runs while nobody is inside and gives the tree lengths, the next tree id and the lsn below which all
+    /// commits are in this state. `before_superblock` is given that lsn when all pages are durable and nothing
+    /// names them yet; it makes the log durable up to there. Checkpoints go one at a time. The caller is outside
+    /// the gate and holds no latch.
     ///
     /// # Errors
     /// `Full` if the disk has no room: the checkpoint is given up, nothing is lost, a later one may succeed.
-    /// `Io` or `Poisoned` if a write or sync failed.
+    /// `Io` or `Poisoned` if a write or sync failed. What `before_superblock` gives: the checkpoint is given up.
     pub(crate) fn checkpoint(
         &self,
-        at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId),
+        at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId, u64),
+        before_superblock: impl FnOnce(u64) -> Result<()>,
     ) -> Result<CheckpointReport> {
         let begun = Instant::now();
         // Batch and order are cleared before they are used.
         let mut work = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut report = CheckpointReport::default();
-        self.freeze(at_close, &mut report)?;
-        let done = self.write_frozen(&mut work, &mut report).and_then(|()| self.store.publish());
+        let lsn = self.freeze(at_close, &mut report)?;
+        let done = self
+            .write_frozen(&mut work, &mut report)
+            .and_then(|()| self.store.publish(|| before_superblock(lsn)));
         if let Err(error) = done {
             self.side.abandon(|| self.store.abort());
             return Err(error);
@@ -106,17 +111,17 @@ impl Pool {
         f()
     }
 
-    /// [K1]: the moment between two epochs.
+    /// [K1]: the moment between two epochs. Gives the checkpoint's lsn.
     fn freeze(
         &self,
-        at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId),
+        at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId, u64),
         report: &mut CheckpointReport,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let begun = Instant::now();
         let closed = self.gate.close();
-        let (lengths, next_tree) = at_close();
+        let (lengths, next_tree, lsn) = at_close();
         self.side.begin();
-        let frozen = self.store.freeze(lengths, next_tree);
+        let frozen = self.store.freeze(lengths, next_tree, lsn);
         if frozen.is_ok() {
             self.counters.dirtied_bytes.set(0);
         }
@@ -126,7 +131,7 @@ impl Pool {
         self.counters
             .gate_closed_ns
             .set(u64::try_from(report.gate_closed.as_nanos()).unwrap_or(u64::MAX));
-        frozen
+        frozen.map(|()| lsn)
     }
 
     /// Writes everything that belongs to the frozen epoch, [K2].

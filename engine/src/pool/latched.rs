@@ -71,13 +71,14 @@ impl Pool {
     }
 
     /// To be called inside the gate before a page is changed; a page already dirty in this epoch costs two
-    /// loads.
+    /// loads. `committed`: the log has the change already, so it is made even if a checkpoint in progress must be
+    /// given up for it, and no error comes.
     ///
     /// # Errors
     /// `Full`, `Io` or `Poisoned` if the page's older image was needed by a checkpoint, there was no room to
     /// put it aside, and writing it failed. The page must not be changed then.
     #[inline]
-    pub(crate) fn touch(&self, x: &FrameX<'_>) -> Result<()> {
+    pub(crate) fn touch(&self, x: &FrameX<'_>, committed: bool) -> Result<()> {
         debug_assert!(std::ptr::eq(self, x.pool));
         // Relaxed: [T1], the gate carries the edge from the freeze that set it.
         let epoch = self.store.epoch();
@@ -85,16 +86,20 @@ impl Pool {
         if self.frames.header(x.frame).dirty_epoch.load(Ordering::Relaxed) == epoch.0 {
             return Ok(());
         }
-        self.touch_first(x, epoch)
+        self.touch_first(x, epoch, committed)
     }
 
     #[cold]
-    fn touch_first(&self, x: &FrameX<'_>, epoch: Epoch) -> Result<()> {
-        self.keep_for_checkpoint(x)?;
+    fn touch_first(&self, x: &FrameX<'_>, epoch: Epoch, committed: bool) -> Result<()> {
+        match self.keep_for_checkpoint(x) {
+            // The checkpoint cannot become whole: it will fail with this.
+            Err(error) if committed => self.side.doom(error),
+            kept => kept?,
+        }
         let header = self.frames.header(x.frame);
         // Relaxed: [P2], X is held.
         if header.dirty_epoch.load(Ordering::Relaxed) == 0 {
-            if !self.has_clean_to_spare() {
+            if !committed && !self.has_clean_to_spare() {
                 // Several writers passed `leave_some_clean` together: no more of them once writing fails.
                 self.check_writeback()?;
             }

@@ -85,7 +85,7 @@ pub(crate) use reserve::Reservation;
 pub use stats::PoolStats;
 
 use crate::error::{Result, Usage};
-use crate::id::FrameId;
+use crate::id::{BLOCK_BYTES, FrameId};
 use crate::node::{ChildWord, Page};
 use crate::store::Store;
 use budget::{Budget, FRAMES_MIN};
@@ -268,6 +268,28 @@ impl Pool {
         } else {
             self.frames.hash().prefetch(child.page().0);
         }
+    }
+
+    /// Before a commit of `changes` changes of so many `bytes`: that no write of a page can fail for want of room while
+    /// they are applied, as far as can be told. The caller is outside the gate.
+    ///
+    /// # Errors
+    /// Those of writing pages back, and `Full`.
+    pub(crate) fn ready_for(&self, changes: usize, bytes: usize) -> Result<()> {
+        let (frames, dirty) = (self.frame_count() as u64, self.counters.dirty.get());
+        if dirty + 2 * changes as u64 <= frames / 2 {
+            return Ok(());
+        }
+        // Each change dirties a page that is there, or one that it and its like fill.
+        let page_bytes = self.budget.page_bytes;
+        let there = self.store.usage().pages + dirty;
+        let pages = there.min(changes as u64) + (3 * bytes / page_bytes) as u64 + 4;
+        if dirty + pages <= frames / 2 {
+            return Ok(());
+        }
+        self.leave_some_clean()?;
+        let page_blocks = (page_bytes / BLOCK_BYTES) as u64;
+        self.store.ensure_room(pages.min(frames) * page_blocks)
     }
 
     /// Waits for the turn of an operation that was restarted too often: threads that steal each other's

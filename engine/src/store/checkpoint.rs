@@ -6,8 +6,9 @@
 //!     |               images of epoch <= e are written and installed (pool)
 //!   publish  1        map pages, manifest -> fresh blocks        full: abort. else: poison
 //!            2        sync                                        fails: poison
+//!                     what the caller wants durable before (the log)   fails: abort
 //!            3        superblock -> the slot that is not known to hold the newest
-//!            4        sync                                        3, 4 fail: poison
+//!            4        sync                                        3 full: abort. 3, 4 fail: poison
 //!            5        give back what only the older one reached; cut a free tail
 //!            6        superblock -> the other slot, not waited for
 //!   abort             the frozen map is dropped; all of it waits for the next freeze
@@ -17,17 +18,22 @@
 //! Why a torn 6 is harmless: the next publish writes to that slot first again, as its step 3, after its step
 //! 2 has synced. A full disk in 6 (a file system that copies on write) leaves the slot for the next publish.
 //!
-//! After step 3 has begun nobody knows which of the two checkpoints a crash would leave, so from there on
-//! every failure poisons: blocks of neither may be written.
+//! After step 3 has begun nobody knows which of the two checkpoints a crash would leave, so blocks of neither
+//! may be written. Every failure from there on poisons, but for a full disk in 3 itself (again where writing in
+//! place takes room): the checkpoint is given up, and what it alone reaches waits like what is superseded. All
+//! its images do so anyway ([I2], [I3] of `state`); its map pages and its manifest join them. The next publish
+//! writes the same slot, so the other stays the one that surely holds the older checkpoint.
 //!
 //! Tested in `store::tests`.
 
+use super::blocks::Run;
 use super::manifest::Manifest;
 use super::page_map::encode_map_page;
 use super::pages::CHUNK_BYTES;
 use super::place::{Placement, seed_manifest};
-use super::superblock::{SLOT_BLOCKS, Superblock};
-use super::{Durable, NO_PANIC, Run, Store, grow_blocks};
+use super::room::grow_blocks;
+use super::superblock::{FORMAT_VERSION, LSN_END, SLOT_BLOCKS, Superblock};
+use super::{Durable, NO_PANIC, Store};
 use crate::error::{Error, Result};
 use crate::id::{BLOCK_BYTES, BlockId, Epoch, TreeId};
 use crate::io::{AlignedBuf, Write};
@@ -44,16 +50,26 @@ struct Written {
 
 impl Store {
     /// Begins a checkpoint of the present state: trees of these lengths, and all that was installed or will
-    /// be with an image epoch up to the present one. The epoch moves on. The caller has closed the gate; no
+    /// be with an image epoch up to the present one. `checkpoint_lsn` is where the log goes on from it: the
+    /// lsn below which all commits are in that state. The epoch moves on. The caller has closed the gate; no
     /// I/O is done.
     ///
     /// A checkpoint still in progress is given up first.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Poisoned`]: nothing has changed.
-    pub(crate) fn freeze(&self, mut lengths: Vec<(TreeId, u64)>, next_tree: TreeId) -> Result<()> {
+    pub(crate) fn freeze(
+        &self,
+        mut lengths: Vec<(TreeId, u64)>,
+        next_tree: TreeId,
+        checkpoint_lsn: u64,
+    ) -> Result<()> {
         self.writable("checkpoint")?;
         debug_assert!(self.frozen_epoch() == Epoch(0), "one checkpoint at a time");
+        debug_assert!(
+            (self.checkpoint_lsn()..LSN_END).contains(&checkpoint_lsn),
+            "logs go forward"
+        );
         self.abort();
         lengths.sort_by_key(|(tree, _)| *tree);
         lengths.dedup_by_key(|(tree, _)| *tree);
@@ -61,7 +77,7 @@ impl Store {
         let next_tree = TreeId(next_tree.0.max(above_all));
         let mut state = self.state_mut();
         let epoch = self.epoch();
-        state.freeze(epoch, lengths, next_tree);
+        state.freeze(epoch, lengths, next_tree, checkpoint_lsn);
         // Ordering: rows `epoch` and `frozen_epoch` of the module head of `store`.
         self.epoch.store(epoch.0 + 1, Ordering::Relaxed);
         self.frozen_epoch.store(epoch.0, Ordering::Release);
@@ -71,11 +87,14 @@ impl Store {
     /// Makes the frozen state durable. All images of the frozen epoch have been installed. Does nothing if no
     /// checkpoint is in progress.
     ///
+    /// `before_superblock` is called when the pages of the checkpoint are durable and nothing names them yet:
+    /// what the checkpoint relies on outside of the store, as the log up to its lsn, is made durable there.
+    ///
     /// # Errors
-    /// [`Error::Full`], and [`Error::Io`] if the file cannot be lengthened: the checkpoint was given up as by
-    /// [`Store::abort`], nothing is lost. [`Error::Poisoned`]: writing has ended; the next open finds this
-    /// checkpoint or the one before, whole.
-    pub(crate) fn publish(&self) -> Result<()> {
+    /// [`Error::Full`], [`Error::Io`] if the file cannot be lengthened, and what `before_superblock` gives: the
+    /// checkpoint was given up as by [`Store::abort`], nothing is lost; an open that follows may find it all the
+    /// same. [`Error::Poisoned`]: writing has ended; the next open finds this checkpoint or the one before, whole.
+    pub(crate) fn publish(&self, before_superblock: impl FnOnce() -> Result<()>) -> Result<()> {
         self.writable("checkpoint")?;
         let _alone = self.publishing.lock().expect(NO_PANIC);
         let mut written = Written::default();
@@ -86,22 +105,22 @@ impl Store {
         let (superblock, manifest) = match self.write_map(&old, &mut written) {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(()),
-            Err(error) => {
-                if self.health().is_ok() {
-                    let mut state = self.state_mut();
-                    for run in written.runs {
-                        state.blocks.release(run);
-                    }
-                    drop(state);
-                    self.abort();
-                }
-                return Err(error);
-            }
+            Err(error) => return Err(self.give_up(written, error)),
         };
         self.sync("sync pages")?;
+        if let Err(error) = before_superblock() {
+            return Err(self.give_up(written, error));
+        }
         let slot = 1 - old_slot;
         let bytes = superblock.encode();
-        self.write_superblock(slot, &bytes).map_err(|error| self.poison(error))?;
+        match self.write_superblock(slot, &bytes) {
+            Ok(()) => {}
+            Err(full @ Error::Full { .. }) => {
+                self.put_off(&written);
+                return Err(full);
+            }
+            Err(error) => return Err(self.poison(error)),
+        }
         self.sync("sync the superblock")?;
 
         *self.durable() =
@@ -123,6 +142,32 @@ impl Store {
         self.frozen_epoch.store(0, Ordering::Release); // Ordering: row `frozen_epoch`.
     }
 
+    /// A failure before step 3: what was written is given back, unless it is poisoned and stays as it is.
+    fn give_up(&self, written: Written, error: Error) -> Error {
+        if self.health().is_ok() {
+            let mut state = self.state_mut();
+            for run in written.runs {
+                state.blocks.release(run);
+            }
+            drop(state);
+            self.abort();
+        }
+        error
+    }
+
+    /// A full disk in step 3: a crash may leave this checkpoint or the older one, so what was written stays as it
+    /// is until the next one is durable.
+    fn put_off(&self, written: &Written) {
+        let mut state = self.state_mut();
+        for &run in &written.runs {
+            state.blocks.named(run);
+            state.blocks.not_fresh(run);
+            state.blocks.pend_next(run);
+        }
+        drop(state);
+        self.abort();
+    }
+
     /// Step 1. Gives `None` if no checkpoint is in progress.
     fn write_map(
         &self,
@@ -131,6 +176,7 @@ impl Store {
     ) -> Result<Option<(Superblock, Manifest)>> {
         let mut manifest = Manifest::default();
         let mut reach: Vec<u64> = Vec::new();
+        let checkpoint_lsn;
         let to_write = {
             let mut state = self.state_mut();
             let Some(frozen) = &mut state.frozen else {
@@ -140,6 +186,7 @@ impl Store {
             manifest.epoch = frozen.epoch;
             manifest.next_tree = frozen.next_tree;
             manifest.lengths = std::mem::take(&mut frozen.lengths);
+            checkpoint_lsn = frozen.checkpoint_lsn;
             for slot in state.map.slots() {
                 manifest.directory.push(slot.on_disk);
                 reach.push(slot.on_disk_reach);
@@ -183,7 +230,9 @@ impl Store {
         let file_blocks = reach.into_iter().chain(map_pages).chain([placement.end()]);
         let superblock = Superblock {
             sequence,
+            version: FORMAT_VERSION,
             epoch: manifest.epoch,
+            checkpoint_lsn,
             manifest: placement,
             manifest_bytes: manifest.bytes() as u64,
             file_blocks: file_blocks.max().unwrap_or(0),

@@ -3,8 +3,8 @@
 //! ```text
 //!   <database>/data       the store
 //!             /data.tmp   a store that is just being made, or was when the machine stopped
+//!             /log        the log, whose content is none of the store's affairs
 //!             /lock       taken by whoever has the database open; empty
-//!             /log/       reserved
 //! ```
 //!
 //! # Making one
@@ -13,19 +13,23 @@
 //! |---|---|
 //! | 1 make the directory, sync its parent | an empty directory: usable |
 //! | 2 make `lock` and take it | `lock`: usable |
-//! | 3 write `data.tmp` and sync it | `lock`, `data.tmp`: usable, begins anew |
-//! | 4 rename it to `data`, sync the directory | a database |
+//! | 3 make an empty `log`, sync it and the directory | `lock`, `log`: usable |
+//! | 4 write `data.tmp` and sync it | `lock`, `log`, `data.tmp`: usable, begins anew |
+//! | 5 rename it to `data`, sync the directory | a database |
 //!
 //! *Usable*: opening says that nothing is there, creating succeeds. A directory that holds anything else is
-//! somebody else's, and is neither opened nor used; nor is a plain file.
+//! somebody else's, and is neither opened nor used; nor is a plain file. A `log` that is not empty counts as
+//! such, where there is no `data`: no creation leaves one.
 //!
-//! - [C1] `data` is whole and synced before it has that name.
+//! - [C1] `data` is whole and synced before it has that name, and `log` is there durably before.
 //! - [C2] What the directory holds is looked at again once the lock is held.
+//! - [C3] A `log` is made for a database that is opened for writing only if it never had one: if it had, what was
+//!   in it is missing, and an empty one would hide that.
 //!
-//! Tested below.
+//! Tested below, and for the log in `store::tests`.
 
 use super::lock::{DirectoryLock, LOCK_NAME};
-use crate::error::{Error, OpenError, Result};
+use crate::error::{Corruption, Error, OpenError, Result};
 use crate::io::disk_error;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -33,6 +37,7 @@ use std::path::{Path, PathBuf};
 
 const DATA_NAME: &str = "data";
 const TEMPORARY_NAME: &str = "data.tmp";
+const LOG_NAME: &str = "log";
 
 /// How a database is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +53,7 @@ pub(crate) enum Mode {
 #[must_use = "dropping it unlocks the directory"]
 pub(crate) struct Directory {
     data: PathBuf,
+    log: PathBuf,
     _lock: DirectoryLock,
 }
 
@@ -69,25 +75,45 @@ fn look(dir: &Path) -> Result<Found> {
         }
         Err(error) => return Err(disk_error("list", dir, error)),
     };
-    let mut foreign = false;
+    let mut foreign = None;
     let mut database = false;
     for entry in entries {
-        let name = entry.map_err(|error| disk_error("list", dir, error))?.file_name();
-        match name.to_str() {
+        let entry = entry.map_err(|error| disk_error("list", dir, error))?;
+        match entry.file_name().to_str() {
             Some(DATA_NAME) => database = true,
             Some(LOCK_NAME | TEMPORARY_NAME) => {}
-            _ => foreign = true,
+            // One that cannot be examined has been taken away meanwhile.
+            Some(LOG_NAME) if entry.metadata().map_or(0, |metadata| metadata.len()) == 0 => {}
+            Some(LOG_NAME) => {
+                foreign = Some("the directory holds a `log` with content and no `data`")
+            }
+            _ => foreign = foreign.or(Some("the directory holds other files and no `data`")),
         }
     }
     Ok(match (database, foreign) {
         (true, _) => Found::Database,
-        (false, true) => Found::Foreign("the directory holds other files and no `data`"),
-        (false, false) => Found::Usable,
+        (false, Some(why)) => Found::Foreign(why),
+        (false, None) => Found::Usable,
     })
 }
 
 fn foreign(dir: &Path, why: &'static str) -> Error {
     OpenError::NotADatabase { path: dir.to_owned(), why }.into()
+}
+
+/// Opens the log for reading and writing; makes an empty one, durable, if there is none.
+fn open_or_make_log(dir: &Path, log: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.open(log) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened.map_err(|error| disk_error("open", log, error)),
+    }
+    let file = options.create(true).truncate(false).open(log);
+    let file = file.map_err(|error| disk_error("create", log, error))?;
+    file.sync_all().map_err(|error| disk_error("sync", log, error))?;
+    sync_directory(dir)?;
+    Ok(file)
 }
 
 /// The typed form of a refusal to open a database for writing; other errors stay as they are.
@@ -124,7 +150,8 @@ fn parent(dir: &Path) -> &Path {
 
 impl Directory {
     /// Makes a database directory. `write` is given an empty file open for reading and writing, the path it
-    /// has and the path it will have; it writes the whole of `data` and syncs it. What it gives is passed on.
+    /// has and the path it will have; it writes the whole of `data` and syncs it. What it gives is passed on,
+    /// behind the empty log, open for reading and writing.
     ///
     /// # Errors
     /// [`OpenError::AlreadyExists`], [`OpenError::NotADatabase`] (something else is there),
@@ -133,7 +160,7 @@ impl Directory {
     pub(crate) fn create<T>(
         dir: &Path,
         write: impl FnOnce(File, &Path, &Path) -> Result<T>,
-    ) -> Result<(Directory, T)> {
+    ) -> Result<(Directory, File, T)> {
         let check = || match look(dir)? {
             Found::Database => Err(OpenError::AlreadyExists(dir.to_owned()).into()),
             Found::Foreign(why) => Err(foreign(dir, why)),
@@ -151,6 +178,8 @@ impl Directory {
         check()?; // [C2]
         let temporary = dir.join(TEMPORARY_NAME);
         let data = dir.join(DATA_NAME);
+        let log = dir.join(LOG_NAME);
+        let log_file = open_or_make_log(dir, &log)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -164,7 +193,7 @@ impl Directory {
             Ok(made)
         });
         match made {
-            Ok(made) => Ok((Directory { data, _lock: lock }, made)),
+            Ok(made) => Ok((Directory { data, log, _lock: lock }, log_file, made)),
             Err(error) => {
                 // A leftover is harmless: it is truncated by the next attempt.
                 let _ = fs::remove_file(&temporary);
@@ -199,30 +228,63 @@ impl Directory {
         if !metadata.is_file() {
             return Err(foreign(dir, "`data` is no plain file"));
         }
-        Ok((Directory { data, _lock: lock }, file))
+        Ok((Directory { data, log: dir.join(LOG_NAME), _lock: lock }, file))
+    }
+
+    /// Opens the `log` of a database. Where there is none, opening for writing makes one if it `may_be_missing`
+    /// ([C3]), and opening for reading gives `None`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is missing and may not be, [`Error::Io`], [`Error::Full`].
+    pub(crate) fn open_log(&self, mode: Mode, may_be_missing: bool) -> Result<Option<File>> {
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let log = &self.log;
+        match (mode, OpenOptions::new().read(true).write(mode == Mode::Write).open(log)) {
+            (_, Ok(file)) => Ok(Some(file)),
+            (Mode::Read, Err(error)) if is_missing(&error) => Ok(None),
+            (Mode::Write, Err(error)) if is_missing(&error) && may_be_missing => {
+                open_or_make_log(parent(&self.data), log).map(Some)
+            }
+            (Mode::Write, Err(error)) if is_missing(&error) => Err(Error::from(Corruption {
+                file: log.clone(),
+                offset: None,
+                page: None,
+                tree: None,
+                what: "the log is missing",
+                expected: "the log that the last checkpoint goes on in".into(),
+                got: "no such file".into(),
+            })),
+            (_, Err(error)) => Err(disk_error("open", log, error)),
+        }
     }
 
     /// The path of `data` in it.
     pub(crate) fn data_path(&self) -> &Path {
         &self.data
     }
+
+    /// The path of `log` in it.
+    pub(crate) fn log_path(&self) -> &Path {
+        &self.log
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Backend;
-    use crate::store::Store;
+    use crate::id::BLOCK_BYTES;
+    use crate::io::{AlignedBuf, Backend, Write};
+    use crate::store::{Opened, Store};
 
     fn temporary() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
     }
 
-    fn create(dir: &Path) -> Result<(Directory, Store)> {
+    fn create(dir: &Path) -> Result<Opened> {
         Store::create_at(dir, 4096, Backend::Pread)
     }
 
-    fn open(dir: &Path, mode: Mode) -> Result<(Directory, Store)> {
+    fn open(dir: &Path, mode: Mode) -> Result<Opened> {
         Store::open_at(dir, mode, Backend::Pread)
     }
 
@@ -239,17 +301,19 @@ mod tests {
         let dir = temp.path().join("db");
         drop(create(&dir).expect("nothing there"));
         assert!(matches!(open_error(create(&dir)), OpenError::AlreadyExists(_)));
-        let (directory, store) = open(&dir, Mode::Write).expect("whole");
-        assert_eq!(store.page_bytes(), 4096);
-        assert_eq!(directory.data_path(), dir.join("data"));
+        let opened = open(&dir, Mode::Write).expect("whole");
+        assert_eq!(opened.store.page_bytes(), 4096);
+        assert_eq!(opened.directory.data_path(), dir.join("data"));
+        assert_eq!(opened.log_path, dir.join("log"));
     }
 
     #[test]
     fn a_creation_that_stopped_halfway_can_begin_anew() {
-        for leftovers in [&[][..], &["lock"], &["lock", "data.tmp"]] {
+        for leftovers in [&[][..], &["lock"], &["lock", "log"], &["lock", "log", "data.tmp"]] {
             let temp = temporary();
             for name in leftovers {
-                fs::write(temp.path().join(name), b"torn").expect("room");
+                let bytes: &[u8] = if *name == "data.tmp" { b"torn" } else { b"" };
+                fs::write(temp.path().join(name), bytes).expect("room");
             }
             assert!(matches!(open_error(open(temp.path(), Mode::Write)), OpenError::NotFound(_)));
             drop(create(temp.path()).expect("usable"));
@@ -341,14 +405,19 @@ mod tests {
         drop(create(temp.path()).expect("usable"));
         fs::remove_file(temp.path().join("lock")).expect("there");
         let before = fs::read(temp.path().join("data")).expect("there");
-        let (directory, store) = open(temp.path(), Mode::Read).expect("readable");
+        let Opened { store, log, directory, .. } = open(temp.path(), Mode::Read).expect("readable");
+        let log = log.expect("made with the database");
+        let block = AlignedBuf::new(BLOCK_BYTES);
+        assert!(
+            log.write(&[Write { offset: 0, bytes: &block }]).is_err() && log.set_len(1).is_err()
+        );
         assert!(matches!(store.allocate_page(), Err(Error::Denied(_))));
         assert!(matches!(store.write_value(b"x"), Err(Error::Denied(_))));
         assert!(matches!(store.write_images(&[]), Err(Error::Denied(_))));
         drop((directory, store));
         let after = fs::read(temp.path().join("data")).expect("there");
         assert!(before == after);
-        assert_eq!(fs::read_dir(temp.path()).expect("there").count(), 1);
+        assert_eq!(fs::read_dir(temp.path()).expect("there").count(), 2);
     }
 
     #[test]

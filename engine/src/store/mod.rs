@@ -1,8 +1,8 @@
 //! The store: pages on disk, and checkpoints that never overwrite anything live.
 //!
 //! What it is: the file `data` and its directory; which blocks are free; where each page lies; making one
-//! state durable. What it is not: it knows nothing of trees but their ids and lengths, nothing of frames, and
-//! nothing of what is inside a page.
+//! state durable. What it is not: it knows nothing of trees but their ids and lengths, nothing of frames,
+//! nothing of what is inside a page, and of the log only that there is such a file and an lsn to read it from.
 //!
 //! ```text
 //!   dir        the directory: creating it at once or not at all, finding it
@@ -11,8 +11,9 @@
 //!   pages      reading and writing page images
 //!   value      large values: pages of as many blocks as they need
 //!   checkpoint freeze, publish, abort
+//!   room       blocks for what is to be written, and a longer file if need be
 //!   audit      map, blocks and free space against each other
-//!   state      which map an image goes to: rules [I1] to [I8]
+//!   state      which map an image goes to: rules [I1] to [I9]
 //!   page_map   page id -> placement
 //!   blocks     free runs, and when a superseded one is free
 //!   superblock, manifest, place      bytes
@@ -58,6 +59,7 @@
 //! | before a checkpoint's first sync | the older checkpoint: its blocks were not touched (\[S1]) |
 //! | superblock torn or lost | the older one: the other slot holds it, synced (\[S3]), its blocks untouched (\[S4]) |
 //! | superblock written, sync not returned | the newer or the older; both are whole (\[S2]) |
+//! | superblock refused by a full disk, which has room later | the same, until another checkpoint is durable |
 //! | after it, copy torn or lost | the newer one |
 //! | file lengthened or cut, not synced | either length holds all that is reached: a cut removes free blocks only |
 //!
@@ -95,6 +97,7 @@ mod open;
 mod page_map;
 mod pages;
 mod place;
+mod room;
 mod state;
 mod superblock;
 #[cfg(test)]
@@ -110,18 +113,12 @@ pub(crate) use value::VALUE_BYTES_MAX;
 use crate::error::{Corruption, Denied, Error, Result};
 use crate::id::{BLOCK_BYTES, Epoch, PageId, TreeId};
 use crate::io::{Backend, Disk, disk_error, open_disk};
-use blocks::Run;
 use latchkv_latch::primitives::{AtomicU64, Ordering};
 use state::State;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use superblock::Superblock;
-
-/// Blocks by which the file grows at least: 1 MiB.
-const GROW_BLOCKS_MIN: u64 = 256;
-/// Blocks that a file may have: 40 bits name them.
-const FILE_BLOCKS_MAX: u64 = 1 << 40;
 
 /// What the store holds, in its own units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -140,6 +137,20 @@ pub struct StoreUsage {
     pub map_bytes: u64,
     /// Number of the newest durable checkpoint; 1 is the empty database.
     pub sequence: u64,
+}
+
+/// A database directory that was made or opened, and what is in it. Fields are dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The store in `data`.
+    pub(crate) store: Store,
+    /// The file `log`, as yet unread; empty in a new database. `None` only where there is none and the database
+    /// was opened for reading.
+    pub(crate) log: Option<Arc<dyn Disk>>,
+    /// Path of `log`, for messages.
+    pub(crate) log_path: PathBuf,
+    /// Keeps the directory locked.
+    pub(crate) directory: Directory,
 }
 
 /// What the newest durable checkpoint says, and where.
@@ -178,29 +189,36 @@ impl Store {
     /// # Errors
     /// `OpenError::AlreadyExists`, `OpenError::NotADatabase` if something else is there, `OpenError::Locked`
     /// if another is just making it, [`Error::Full`], [`Error::Io`], [`Error::Usage`] for the page size.
-    pub(crate) fn create_at(
-        dir: &Path,
-        page_bytes: u32,
-        backend: Backend,
-    ) -> Result<(Directory, Store)> {
+    pub(crate) fn create_at(dir: &Path, page_bytes: u32, backend: Backend) -> Result<Opened> {
         check_page_bytes(page_bytes)?;
-        Directory::create(dir, |file, temporary, data| {
+        let (directory, log, store) = Directory::create(dir, |file, temporary, data| {
             let disk = open_disk(file, temporary, backend, false)?;
             Store::create(Arc::from(disk), data, page_bytes)
-        })
+        })?;
+        let log_path = directory.log_path().to_owned();
+        let log = open_disk(log, &log_path, backend, false)?;
+        Ok(Opened { store, log: Some(Arc::from(log)), log_path, directory })
     }
 
-    /// Opens a database directory at its newest checkpoint.
+    /// Opens a database directory at its newest checkpoint. Where there is no log, as in a database of format
+    /// version 1, opening for writing makes an empty one.
     ///
     /// # Errors
     /// `OpenError::NotFound`, `OpenError::NotADatabase`, `OpenError::Locked`, `OpenError::NewerVersion`,
-    /// [`Error::Corrupt`] with the place of the damage, [`Error::Io`].
-    pub(crate) fn open_at(dir: &Path, mode: Mode, backend: Backend) -> Result<(Directory, Store)> {
+    /// [`Error::Corrupt`] with the place of the damage, or if a log has gone that there was, [`Error::Full`],
+    /// [`Error::Io`].
+    pub(crate) fn open_at(dir: &Path, mode: Mode, backend: Backend) -> Result<Opened> {
         let (directory, file) = Directory::open(dir, mode)?;
         let read_only = mode == Mode::Read;
         let disk = open_disk(file, directory.data_path(), backend, read_only)?;
         let store = Store::open(Arc::from(disk), directory.data_path(), read_only)?;
-        Ok((directory, store))
+        let has_log = store.durable().superblock.has_log();
+        let log_path = directory.log_path().to_owned();
+        let log = match directory.open_log(mode, !has_log)? {
+            Some(file) => Some(Arc::from(open_disk(file, &log_path, backend, read_only)?)),
+            None => None,
+        };
+        Ok(Opened { store, log, log_path, directory })
     }
 
     /// Bytes of a tree page, a power of two from 4096 to 65536.
@@ -299,12 +317,23 @@ impl Store {
         self.state_mut().free(page);
     }
 
+    /// The inverse of [`Store::adopt`], for a page of which the present state has no use but that is still to be
+    /// read (a large value that only older snapshots see). Checkpoints from the next freeze on leave it out, so
+    /// that a crash leaks nothing. It stays readable, and its blocks as they are, until [`Store::free_page`]. To
+    /// be called inside the gate, together with the change that makes the page unreachable. Does nothing to a
+    /// page that is provisional already, and to an id that is not allocated.
+    pub(crate) fn condemn(&self, page: PageId) {
+        debug_assert!(!self.read_only, "read-only stores condemn nothing");
+        self.state_mut().condemn(page);
+    }
+
     /// Whether the id is allocated, with a place on disk or without.
     pub(crate) fn knows(&self, page: PageId) -> bool {
         self.state().map.is_live(page)
     }
 
-    /// Whether the page is provisional: of a build that is not reachable yet, or will never be.
+    /// Whether checkpoints leave the page out: it is provisional, of a build that is not reachable yet or will
+    /// never be, or condemned.
     pub(crate) fn is_provisional(&self, page: PageId) -> bool {
         self.state().map.is_provisional(page)
     }
@@ -338,6 +367,17 @@ impl Store {
     /// The id for the next new tree, as of the newest durable checkpoint.
     pub(crate) fn next_tree(&self) -> TreeId {
         self.durable().next_tree
+    }
+
+    /// The lsn from which on the log is to be read after the newest durable checkpoint: it holds exactly the
+    /// commits below. 0 in a database that never had a log.
+    pub(crate) fn checkpoint_lsn(&self) -> u64 {
+        self.durable().superblock.checkpoint_lsn
+    }
+
+    /// Drawn at random when the database was made, and its own for ever.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.durable().superblock.uuid
     }
 
     /// What the store holds now.
@@ -385,8 +425,12 @@ impl Store {
 
     /// Notes the first failure that leaves the disk in an unknown state (\[S5]), and gives the error for the
     /// caller.
-    fn poison(&self, error: Error) -> Error {
-        let cause = self.poison.get_or_init(|| Arc::new(error));
+    pub(crate) fn poison(&self, error: Error) -> Error {
+        let cause = match error {
+            Error::Poisoned { cause } => cause,
+            cause => Arc::new(cause),
+        };
+        let cause = self.poison.get_or_init(|| cause);
         Error::Poisoned { cause: cause.clone() }
     }
 
@@ -405,55 +449,6 @@ impl Store {
     fn durable(&self) -> MutexGuard<'_, Durable> {
         self.durable.lock().expect(NO_PANIC)
     }
-
-    /// Gives out one run for each length, adjacent if there is room, and lengthens the file as needed. All or
-    /// none.
-    fn give_out(&self, lens: &[u64]) -> Result<Vec<Run>> {
-        let mut state = self.state_mut();
-        if let Some(runs) = state.blocks.allocate_adjacent(lens) {
-            return Ok(runs);
-        }
-        let mut runs = Vec::with_capacity(lens.len());
-        for &len in lens {
-            match self.give_out_one(&mut state, len) {
-                Ok(run) => runs.push(run),
-                Err(error) => {
-                    for run in runs {
-                        state.blocks.release(run);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(runs)
-    }
-
-    fn give_out_one(&self, state: &mut State, len: u64) -> Result<Run> {
-        const OP: &str = "lengthen the file";
-        if let Some(run) = state.blocks.allocate(len) {
-            return Ok(run);
-        }
-        let end = state.blocks.end();
-        let short = state.blocks.blocks_short(len);
-        if end + short > FILE_BLOCKS_MAX {
-            return Err(self.disk_error(OP, io::ErrorKind::StorageFull.into()));
-        }
-        let generous = (end + short.max(grow_blocks(end))).min(FILE_BLOCKS_MAX);
-        let mut grown = Err(io::ErrorKind::StorageFull.into());
-        for to in [generous, end + short] {
-            grown = self.disk.set_len(to * BLOCK_BYTES as u64).map(|()| to);
-            if grown.is_ok() {
-                break;
-            }
-        }
-        state.blocks.grown(grown.map_err(|error| self.disk_error(OP, error))?);
-        Ok(state.blocks.allocate(len).expect("the file has grown by what was short"))
-    }
 }
 
 const NO_PANIC: &str = "no thread panics while it holds this lock";
-
-/// By how many blocks a file of that many grows, and how many free ones it keeps at its end.
-fn grow_blocks(end: u64) -> u64 {
-    GROW_BLOCKS_MIN.max(end / 16)
-}

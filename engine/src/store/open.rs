@@ -24,7 +24,7 @@ use super::place::{
     PLACEMENT_BYTES, Placement, RESERVED_BLOCKS, RUN_BLOCKS_MAX, seed_manifest, seed_map_page,
 };
 use super::state::State;
-use super::superblock::{self, SLOT_BLOCKS, Superblock};
+use super::superblock::{self, FORMAT_VERSION, SLOT_BLOCKS, Superblock};
 use super::{Durable, Store};
 use crate::error::{Corruption, Error, Result, Usage};
 use crate::id::{BLOCK_BYTES, BlockId, Epoch, PAGE_BYTES_MAX, PAGE_BYTES_MIN, TreeId};
@@ -98,8 +98,9 @@ impl Source<'_> {
         ))
     }
 
-    /// The two slots, as far as the file has them; a slot that cannot be read is like one that is damaged.
-    fn superblock(&self, file_bytes: u64) -> Result<(Superblock, usize)> {
+    /// The two slots, as far as the file has them. A slot that the disk refuses to read may hold the newest
+    /// checkpoint: for reading the other will do, but writing on from an older one would destroy the newer.
+    fn superblock(&self, file_bytes: u64, read_only: bool) -> Result<(Superblock, usize)> {
         let mut slots = SLOT_BLOCKS.map(|_| AlignedBuf::new(BLOCK_BYTES));
         let mut found: [&[u8]; 2] = [&[], &[]];
         let mut failure = None;
@@ -113,7 +114,7 @@ impl Source<'_> {
             }
         }
         match (superblock::choose(found, self.path), failure) {
-            (Err(_), Some(failure)) => Err(failure),
+            (chosen, Some(failure)) if chosen.is_err() || !read_only => Err(failure),
             (chosen, _) => chosen,
         }
     }
@@ -278,6 +279,7 @@ impl Store {
         let manifest = Manifest { epoch: Epoch(0), next_tree: TreeId(1), ..Manifest::default() };
         let bytes = manifest.encode();
         let superblock = Superblock {
+            version: FORMAT_VERSION,
             page_shift: page_bytes.trailing_zeros() as u8,
             uuid: random_uuid(),
             sequence: 1,
@@ -316,7 +318,7 @@ impl Store {
     pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, read_only: bool) -> Result<Store> {
         let file_bytes = disk.len_bytes().map_err(|error| disk_error("examine", path, error))?;
         let source = Source { disk: &*disk, path, file_blocks: file_bytes / BLOCK_BYTES as u64 };
-        let (superblock, slot) = source.superblock(file_bytes)?;
+        let (superblock, slot) = source.superblock(file_bytes, read_only)?;
         if superblock.file_blocks > source.file_blocks {
             return Err(source.fault(
                 file_bytes,

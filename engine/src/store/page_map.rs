@@ -22,8 +22,10 @@
 //! - [P2] A slot with a free id is in `with_free`; others may be. So the lowest free id costs O(log slots).
 //! - [P3] A slot whose entries of pages that are not provisional differ from `on_disk` is dirty, or its
 //!   change is in the frozen map.
-//! - [P4] *Provisional* ids are live. They become so only when allocated, and are left out of every freeze
-//!   until adopted, so no durable and no frozen map names their blocks.
+//! - [P4] *Provisional* ids are live, and left out of every freeze until adopted. They become so when
+//!   allocated, and then no durable and no frozen map names their blocks; or when *condemned*, and then such
+//!   a map may name them until a checkpoint that left them out is published. Till then they are in
+//!   `condemned`, a subset of `provisional`.
 //!
 //! Not here: when blocks become free (`blocks`), and which map an image goes to (`state`).
 
@@ -157,6 +159,7 @@ pub(super) struct PageMap {
     slots: Vec<Slot>,
     with_free: BTreeSet<usize>,
     provisional: BTreeMap<usize, Bits>,
+    condemned: BTreeSet<PageId>,
     pages: u64,
 }
 
@@ -167,6 +170,7 @@ impl Default for PageMap {
             slots: Vec::new(),
             with_free: BTreeSet::new(),
             provisional: BTreeMap::new(),
+            condemned: BTreeSet::new(),
             pages: 0,
         }
     }
@@ -201,11 +205,11 @@ impl PageMap {
                 continue;
             };
             slot.live.set(entry, true);
+            let page = PageId((index * ENTRIES + entry) as u64);
             if provisional {
-                let bits = self.provisional.entry(index).or_insert(Bits::NONE);
-                bits.set(entry, true); // [P4]
+                self.make_provisional(page);
             }
-            return Some(PageId((index * ENTRIES + entry) as u64));
+            return Some(page);
         }
         if self.slots.len() >= SLOTS_MAX {
             return None;
@@ -238,7 +242,34 @@ impl PageMap {
         if bits.is_empty() {
             self.provisional.remove(&index);
         }
+        self.condemned.remove(&page);
         was
+    }
+
+    fn make_provisional(&mut self, page: PageId) {
+        let (index, entry) = place_of(page);
+        self.provisional.entry(index).or_insert(Bits::NONE).set(entry, true);
+    }
+
+    /// A live page that is not provisional becomes so, and condemned; gives whether it did.
+    pub(super) fn condemn(&mut self, page: PageId) -> bool {
+        let condemned = self.is_live(page) && !self.is_provisional(page);
+        if condemned {
+            self.make_provisional(page);
+            self.condemned.insert(page);
+        }
+        condemned
+    }
+
+    /// Condemned pages whose blocks no other map names, by `left_out`, are provisional and nothing else
+    /// ([P4]).
+    pub(super) fn forget_condemned(&mut self, left_out: impl Fn(PageId) -> bool) {
+        self.condemned.retain(|&page| !left_out(page));
+    }
+
+    /// Whether another map may name the blocks of a provisional page.
+    pub(super) fn is_condemned(&self, page: PageId) -> bool {
+        self.condemned.contains(&page)
     }
 
     /// A live id becomes held; gives its entry.
@@ -393,5 +424,27 @@ mod tests {
         map.free(b);
         assert!(!map.is_provisional(b));
         assert!(map.provisional().is_empty());
+    }
+
+    #[test]
+    fn condemned_ends_by_adopting_freeing_or_a_checkpoint_without_it() {
+        let mut map = PageMap::default();
+        let [a, b, c] = [false, false, true].map(|as_one| map.allocate(as_one).expect("ids left"));
+        assert!(map.condemn(a) && map.condemn(b));
+        assert!(
+            !map.condemn(a)
+                && !map.condemn(c)
+                && !map.condemn(PageId(70))
+                && !map.condemn(PageId(0))
+        );
+        assert!([a, b].iter().all(|&page| map.is_provisional(page) && map.is_condemned(page)));
+        assert!(!map.is_condemned(c));
+        map.forget_condemned(|page| page == a);
+        assert!(map.is_provisional(a) && !map.is_condemned(a) && map.is_condemned(b));
+        assert!(map.adopt(b) && map.condemn(b));
+        map.free(b);
+        map.free(a);
+        map.free(c);
+        assert!(map.provisional().is_empty() && map.condemned.is_empty());
     }
 }

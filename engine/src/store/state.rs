@@ -20,7 +20,7 @@
 //! # Rules
 //!
 //! Let `f` be the frozen epoch, `was` what the frozen map says of the page, `now` what the current map says.
-//! *Left out* is a page that was provisional at the freeze.
+//! *Left out* is a page that was provisional or condemned at the freeze.
 //!
 //! - [I1] No checkpoint in progress, or image epoch > `f`, or the page is left out: current := image; `now`
 //!   is superseded. If the page is not live (freed meanwhile), or is left out and an image of a later epoch
@@ -33,7 +33,8 @@
 //! - [I4] Freeing: current := unmapped, `now` is superseded, the id is held until the publish that follows
 //!   the next freeze. So an image with epoch <= `f` always means the page of the freeze.
 //! - [I5] *Superseded* is: released if the page is provisional; else free at once if fresh; else
-//!   pending.next.
+//!   pending.next. A condemned page is not provisional here: the durable map or the frozen one may name its
+//!   run.
 //! - [I6] `now == was` proves that the current map was not changed since the freeze: a run that the frozen
 //!   map names is not fresh, so it is not given out again while the checkpoint lasts.
 //! - [I7] A map page is kept for the frozen map before its first change after the freeze, without what is
@@ -41,6 +42,11 @@
 //!   pages are.
 //! - [I8] Once sealed (publish has begun) the frozen map does not change. An image that [I2] would take then
 //!   goes to the current map alone; one that [I3] would take is released.
+//! - [I9] *Condemned* is a page that nothing of the current state names, but whose content is still read.
+//!   Condemning changes no entry: it makes the map page dirty, so that the next freeze writes it without the
+//!   page; a checkpoint in progress keeps the page. When a checkpoint that left it out is published, no map but
+//!   the current one names its run any more, and the page is as provisional as any. Before, freeing it takes
+//!   the way of every page that was in a checkpoint ([I5]).
 //!
 //! Tested by `store::tests`, which plays random traffic against a model and cuts the power at every sync.
 
@@ -65,6 +71,7 @@ pub(super) struct Frozen {
     sealed: bool,
     pub(super) lengths: Vec<(TreeId, u64)>,
     pub(super) next_tree: TreeId,
+    pub(super) checkpoint_lsn: u64,
 }
 
 impl Frozen {
@@ -192,7 +199,7 @@ impl State {
             frozen.save(index, &self.map);
         }
         let old = self.map.set(page, to);
-        let provisional = self.map.is_provisional(page);
+        let provisional = self.map.is_provisional(page) && !self.map.is_condemned(page);
         if !provisional && old != to {
             self.dirty.insert(index);
         }
@@ -210,8 +217,21 @@ impl State {
         }
     }
 
+    /// The page is part of no freeze from the next on, and stays what it is until it is freed: [I9].
+    pub(super) fn condemn(&mut self, page: PageId) {
+        if self.map.condemn(page) {
+            self.dirty.insert(place_of(page).0);
+        }
+    }
+
     /// A checkpoint of this epoch begins.
-    pub(super) fn freeze(&mut self, epoch: Epoch, lengths: Vec<(TreeId, u64)>, next_tree: TreeId) {
+    pub(super) fn freeze(
+        &mut self,
+        epoch: Epoch,
+        lengths: Vec<(TreeId, u64)>,
+        next_tree: TreeId,
+        checkpoint_lsn: u64,
+    ) {
         let mut frozen = Frozen {
             epoch,
             saved: BTreeMap::new(),
@@ -221,6 +241,7 @@ impl State {
             sealed: false,
             lengths,
             next_tree,
+            checkpoint_lsn,
         };
         for index in frozen.dirty.clone() {
             frozen.save(index, &self.map);
@@ -251,7 +272,9 @@ impl State {
         for page in std::mem::take(&mut self.held_frozen) {
             self.map.unhold(page);
         }
-        self.frozen = None;
+        if let Some(frozen) = self.frozen.take() {
+            self.map.forget_condemned(|page| frozen.is_left_out(page)); // [I9]
+        }
     }
 
     /// The checkpoint was given up before anything named it: all that it was to make durable waits for the

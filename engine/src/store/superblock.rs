@@ -8,8 +8,13 @@
 //! ```
 //!
 //! All numbers are little-endian. `m.` is the manifest. `file blocks` is the end of the highest block that
-//! the checkpoint reaches, so a file shorter than that has lost something. `ckpt lsn` is 0: it is where a log
-//! would be read from.
+//! the checkpoint reaches, so a file shorter than that has lost something. `ckpt lsn` is where the log is to be
+//! read from: the checkpoint holds exactly the commits below it. It is below 2^48.
+//!
+//! | version | what it says |
+//! |---|---|
+//! | 1 | there is no log: `ckpt lsn` is 0, and read as 0 |
+//! | 2 | what is above |
 //!
 //! Slot 0 is block 0, slot 1 is block 16; 64 KiB apart, so that no sector or stripe unit of usual size holds
 //! both.
@@ -17,8 +22,8 @@
 //! # Validity
 //!
 //! A slot is *valid* when (1) the magic is there, (2) the checksum over bytes 0..4088 is right, (3) the
-//! version is one that is understood, (4) the page shift is 12 to 16. The valid slot with the greatest
-//! sequence is the database.
+//! version is one that is understood, (4) the page shift is 12 to 16, (5) sequence, epoch and lsn are below
+//! their limits. The valid slot with the greatest sequence is the database.
 //!
 //! | slots | answer |
 //! |---|---|
@@ -51,7 +56,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first eight bytes of every database.
 pub(super) const MAGIC: [u8; 8] = *b"latchkv\0";
 /// The format that this program writes, and the greatest it reads.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
+/// The last format without a log.
+const VERSION_WITHOUT_LOG: u32 = 1;
+/// Every lsn is below this.
+pub(super) const LSN_END: u64 = 1 << 48;
 /// Where the two slots lie.
 pub(super) const SLOT_BLOCKS: [BlockId; 2] = [BlockId(0), BlockId(16)];
 
@@ -60,6 +69,8 @@ const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 /// What one slot says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
+    /// Format of this checkpoint, up to [`FORMAT_VERSION`].
+    pub(super) version: u32,
     /// log2 of the page size in bytes, 12 to 16.
     pub(super) page_shift: u8,
     /// Drawn at random when the database was made.
@@ -68,7 +79,7 @@ pub(super) struct Superblock {
     pub(super) sequence: u64,
     /// The epoch that the checkpoint closed.
     pub(super) epoch: Epoch,
-    /// Where the log is to be read from; 0.
+    /// Where the log is to be read from.
     pub(super) checkpoint_lsn: u64,
     /// Where the manifest lies.
     pub(super) manifest: Placement,
@@ -91,12 +102,17 @@ enum Slot {
 const COUNT_MAX: u64 = u64::MAX / 2;
 
 impl Superblock {
+    /// Whether there is a log beside this checkpoint: it is made before the first one of version 2.
+    pub(super) fn has_log(&self) -> bool {
+        self.version > VERSION_WITHOUT_LOG
+    }
+
     /// One block of bytes, checksum included.
     pub(super) fn encode(&self) -> AlignedBuf {
         let mut buf = AlignedBuf::new(BLOCK_BYTES);
         let mut put = |at: usize, bytes: &[u8]| buf[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
-        put(8, &FORMAT_VERSION.to_le_bytes());
+        put(8, &self.version.to_le_bytes());
         put(12, &[self.page_shift]);
         put(16, &self.uuid);
         put(32, &self.sequence.to_le_bytes());
@@ -125,17 +141,26 @@ impl Superblock {
         }
         let page_shift = bytes[12];
         let counted = get_u64(bytes, 32).max(get_u64(bytes, 40));
-        if version == 0 || !(12..=16).contains(&page_shift) || counted > COUNT_MAX {
+        let checkpoint_lsn = match version {
+            VERSION_WITHOUT_LOG => 0,
+            _ => get_u64(bytes, 48),
+        };
+        if version == 0
+            || !(12..=16).contains(&page_shift)
+            || counted > COUNT_MAX
+            || checkpoint_lsn >= LSN_END
+        {
             return Slot::Damaged;
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[16..32]);
         Slot::Valid(Superblock {
+            version,
             page_shift,
             uuid,
             sequence: get_u64(bytes, 32),
             epoch: Epoch(get_u64(bytes, 40)),
-            checkpoint_lsn: get_u64(bytes, 48),
+            checkpoint_lsn,
             manifest: Placement {
                 block: BlockId(get_u64(bytes, 56)),
                 blocks: get_u32(bytes, 64),
@@ -220,11 +245,12 @@ mod tests {
 
     fn sample(sequence: u64) -> Superblock {
         Superblock {
+            version: FORMAT_VERSION,
             page_shift: 14,
             uuid: [7; 16],
             sequence,
             epoch: Epoch(9),
-            checkpoint_lsn: 0,
+            checkpoint_lsn: 0x1234_5678_9abc,
             manifest: Placement { block: BlockId(77), blocks: 2, checksum: 0x0123_4567_89ab_cdef },
             manifest_bytes: 5000,
             file_blocks: 100,
@@ -258,6 +284,24 @@ mod tests {
     }
 
     #[test]
+    fn version_1_has_no_log_whatever_its_lsn_field_says() {
+        let old = Superblock { version: 1, ..sample(7) }.encode();
+        let expected = Superblock { version: 1, checkpoint_lsn: 0, ..sample(7) };
+        assert!(!expected.has_log() && sample(7).has_log());
+        assert_eq!(pick(&old, &sample(6).encode()).expect("both are valid"), (expected, 0));
+        assert_eq!(pick(&old, &sample(8).encode()).expect("both are valid"), (sample(8), 1));
+    }
+
+    #[test]
+    fn an_lsn_past_the_greatest_is_damage() {
+        for lsn in [LSN_END, u64::MAX] {
+            let bytes = Superblock { checkpoint_lsn: lsn, ..sample(7) }.encode();
+            assert_eq!(pick(&bytes, &sample(6).encode()).expect("one is valid"), (sample(6), 1));
+            assert!(matches!(pick(&bytes, &bytes), Err(Error::Corrupt(_))));
+        }
+    }
+
+    #[test]
     fn a_slot_is_compared_with_the_newest_superblock() {
         let newest = sample(5);
         assert_eq!(compare(&newest.encode(), &newest), SlotState::Newest);
@@ -282,13 +326,10 @@ mod tests {
             pick(&[0; BLOCK_BYTES], b"short"),
             Err(Error::Open(OpenError::NotADatabase { .. }))
         ));
-        let mut newer = sample(1).encode();
-        newer[8] = 2;
-        let checksum = xxh3_64(&newer[..CHECKSUM_AT]);
-        newer[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        let newer = Superblock { version: 3, ..sample(1) }.encode();
         assert!(matches!(
             pick(&newer, &sample(1).encode()),
-            Err(Error::Open(OpenError::NewerVersion { found: 2, supported: 1, .. }))
+            Err(Error::Open(OpenError::NewerVersion { found: 3, supported: 2, .. }))
         ));
     }
 }

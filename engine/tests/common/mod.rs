@@ -11,7 +11,8 @@ pub(crate) mod counting;
 pub(crate) mod matrix;
 pub(crate) mod process;
 
-use latchkv::{Db, Error, Options, Tree, Usage};
+use latchkv::io::sim::SimMachine;
+use latchkv::{Db, Durability, Error, Options, Tree, Usage};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -53,11 +54,16 @@ pub(crate) fn data_file(db: &Path) -> PathBuf {
     db.join("data")
 }
 
+/// The path of the file with the log.
+pub(crate) fn log_file(db: &Path) -> PathBuf {
+    db.join("log")
+}
+
 /// The least cache that a page size allows, as the error of too small a one says.
 pub(crate) fn least_cache_bytes(page_bytes: u32) -> u64 {
-    let disk = std::sync::Arc::new(latchkv::io::SimDisk::new(1));
+    let machine = SimMachine::new(1);
     let options = Options::new().page_bytes(page_bytes).huge_pages(false).cache_bytes(1);
-    match options.open_disk(disk) {
+    match options.open_disks(machine.data(), machine.log()) {
         Err(Error::Usage(Usage::BadOption { option: "cache_bytes", allowed, .. })) => {
             let least = allowed.split(' ').find_map(|word| word.parse().ok());
             least.unwrap_or_else(|| panic!("no number in {allowed:?}"))
@@ -66,13 +72,28 @@ pub(crate) fn least_cache_bytes(page_bytes: u32) -> u64 {
     }
 }
 
-/// Options with the least cache (sixteen frames), no huge pages, and checkpoints only on request.
+/// Options with the least cache (sixteen frames), no huge pages, checkpoints only on request, the least log, and
+/// commits that wait for nothing.
 pub(crate) fn tiny(page_bytes: u32) -> Options {
     Options::new()
         .page_bytes(page_bytes)
         .huge_pages(false)
         .cache_bytes(least_cache_bytes(page_bytes))
         .checkpoint_bytes(u64::MAX)
+        .log_slot_bytes(64 << 10)
+        .log_buffer_bytes(64 << 10)
+        .durability(Durability::None)
+}
+
+/// The database on the disks of `machine`.
+pub(crate) fn open_on(machine: &SimMachine, options: &Options) -> Result<Db, Error> {
+    options.open_disks(machine.data(), machine.log())
+}
+
+/// A new database on simulated disks.
+#[track_caller]
+pub(crate) fn simulated(options: &Options) -> Db {
+    open_on(&SimMachine::new(1), options).expect("empty disks")
 }
 
 /// Ends the process with a message if it is not dropped in time: a test that hangs says so.

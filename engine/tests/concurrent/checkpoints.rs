@@ -1,15 +1,16 @@
 //! What a checkpoint beside writers holds.
 
 use crate::common::matrix::{Case, at_every_page_size};
-use crate::common::{assert_whole, records, watchdog};
+use crate::common::{assert_whole, open_on, records, watchdog};
+use latchkv::io::sim::{CrashMode, SimMachine};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::scope;
 
 fn checkpoints_beside_writers(case: Case) {
     let _watchdog = watchdog("a_checkpoint_beside_writers");
-    let disk = std::sync::Arc::new(latchkv::io::SimDisk::new(5));
-    let db = case.options().open_disk(disk.clone()).expect("an empty disk");
+    let machine = SimMachine::new(5);
+    let db = open_on(&machine, &case.options()).expect("empty disks");
     let tree = db.tree("t").expect("made");
     db.checkpoint().expect("room");
     let puts = case.share(1000, 60) as u32;
@@ -36,9 +37,8 @@ fn checkpoints_beside_writers(case: Case) {
             let before: Vec<u64> =
                 acknowledged.iter().map(|count| count.load(Ordering::Acquire)).collect();
             db.checkpoint().expect("room");
-            let after = disk.crash(1, latchkv::io::sim::CrashMode::LoseAll);
-            let db =
-                case.options().open_disk(std::sync::Arc::new(after)).expect("a whole checkpoint");
+            let after = machine.crash(1, CrashMode::LoseAll);
+            let db = open_on(&after, &case.options()).expect("a whole checkpoint");
             assert_whole(&db);
             let mut counts = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
             for (key, value) in records(&db.tree("t").expect("there")).expect("readable") {

@@ -1,7 +1,7 @@
 //! Trees dropped, cleared and renamed beside their readers and writers.
 
 use crate::common::matrix::{Case, at_every_page_size, over_every_backend};
-use crate::common::{Model, assert_same, assert_whole, place, records, watchdog};
+use crate::common::{Model, assert_same, assert_whole, place, records, simulated, watchdog};
 use crate::{Done, checkpoint, until_done};
 use fastrand::Rng;
 use latchkv::{Error, Usage};
@@ -107,8 +107,7 @@ fn clears(case: Case) {
 /// apart: it was acknowledged and lost, and the length counted it for ever.
 fn overtaken_puts(case: Case) {
     let _watchdog = watchdog("a_put_that_a_clear_overtakes");
-    let db =
-        case.options().open_disk(std::sync::Arc::new(latchkv::io::SimDisk::new(1))).expect("empty");
+    let db = simulated(&case.options());
     let value = |byte: u8| vec![byte; 150 * case.units()];
     let tree = db.tree("t").expect("made");
     for round in 0..case.share(300, 10) as u32 {

@@ -2,13 +2,11 @@
 //! reaches the code behind the checksums.
 
 use crate::common::matrix::{Case, at_every_page_size};
-use crate::common::{data_file, place, watchdog};
+use crate::common::{data_file, log_file, open_on, place, watchdog};
 use crate::{Trees, assert_names_the_place, bounded, fill};
 use fastrand::Rng;
-use latchkv::io::SimDisk;
+use latchkv::io::sim::SimMachine;
 use latchkv::{BLOCK_BYTES, Error};
-use std::path::Path;
-use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Reaching into a file by the format, to change it and make all checksums right again.
@@ -117,11 +115,13 @@ fn run_of(block: u64, blocks: u64) -> std::ops::Range<usize> {
 
 /// Uses a forged file in every way, for writing too. Anything but a panic, a hang and a lot of memory will
 /// do.
-fn use_anyhow(case: Case, bytes: &[u8], trees: &Trees, what: &str) {
+fn use_anyhow(case: Case, bytes: &[u8], sample: &Sample, what: &str) {
+    let trees = &sample.trees;
     bounded(what, || {
-        let disk = Arc::new(SimDisk::new(1));
-        disk.damage(0, bytes);
-        let db = match case.options().open_disk(disk) {
+        let machine = SimMachine::new(1);
+        machine.data().damage(0, bytes);
+        machine.log().damage(0, &sample.log);
+        let db = match open_on(&machine, &case.options()) {
             Ok(db) => db,
             Err(error) => {
                 // A page size that asks for a greater cache is told as such.
@@ -164,22 +164,30 @@ fn use_anyhow(case: Case, bytes: &[u8], trees: &Trees, what: &str) {
     });
 }
 
-/// The bytes of the sample database, whole.
-fn sample(case: Case) -> (Vec<u8>, Trees) {
+/// What a database was made of, beside its data.
+struct Sample {
+    log: Vec<u8>,
+    trees: Trees,
+}
+
+/// The bytes of the sample database, whole, and the rest of it.
+fn sample(case: Case) -> (Vec<u8>, Sample) {
     let place = place();
     let db = case.options().create(&place.path).expect("nothing there");
     let trees = fill(&db);
     db.close().expect("room");
-    (std::fs::read(data_file(Path::new(&place.path))).expect("there"), trees)
+    let [data, log] =
+        [data_file, log_file].map(|file| std::fs::read(file(&place.path)).expect("there"));
+    (data, Sample { log, trees })
 }
 
 fn forger(case: Case) {
-    let (bytes, trees) = sample(case);
+    let (bytes, sample) = sample(case);
     let mut forger = Forger::new(&bytes);
     forger.seal();
     assert!(forger.bytes == bytes, "sealing a whole file changes nothing");
     assert!(forger.pages().len() >= 9, "{} pages", forger.pages().len());
-    use_anyhow(case, &bytes, &trees, "undamaged");
+    use_anyhow(case, &bytes, &sample, "undamaged");
 }
 
 const ABSURD: [u64; 9] =
@@ -187,21 +195,26 @@ const ABSURD: [u64; 9] =
 
 fn superblocks(case: Case) {
     let _watchdog = watchdog("absurd superblocks");
-    let (bytes, trees) = sample(case);
+    let (bytes, sample) = sample(case);
     for at in (12..104).step_by(4) {
         for absurd in ABSURD {
             let mut forger = Forger::new(&bytes);
             let slot = SLOTS[forger.slot];
             forger.bytes[slot + at..slot + at + 8].copy_from_slice(&absurd.to_le_bytes());
             forger.seal_superblock();
-            use_anyhow(case, &forger.bytes, &trees, &format!("superblock byte {at} = {absurd:#x}"));
+            use_anyhow(
+                case,
+                &forger.bytes,
+                &sample,
+                &format!("superblock byte {at} = {absurd:#x}"),
+            );
         }
     }
 }
 
 fn manifests_and_map_pages(case: Case) {
     let _watchdog = watchdog("absurd manifests");
-    let (bytes, trees) = sample(case);
+    let (bytes, sample) = sample(case);
     let mut rng = Rng::with_seed(case.seed(5));
     for round in 0..case.share(300, 40) {
         let mut forger = Forger::new(&bytes);
@@ -231,7 +244,7 @@ fn manifests_and_map_pages(case: Case) {
         use_anyhow(
             case,
             &forger.bytes,
-            &trees,
+            &sample,
             &format!("round {round}: {absurd:#x} at {at}, run {which}"),
         );
     }
@@ -239,7 +252,7 @@ fn manifests_and_map_pages(case: Case) {
 
 fn tree_pages(case: Case) {
     let _watchdog = watchdog("absurd pages");
-    let (bytes, trees) = sample(case);
+    let (bytes, sample) = sample(case);
     let mut rng = Rng::with_seed(case.seed(6));
     let pages = Forger::new(&bytes).pages();
     for round in 0..case.share(400, 60) {
@@ -266,13 +279,13 @@ fn tree_pages(case: Case) {
             forger.bytes[at..at + 8].copy_from_slice(&absurd.to_le_bytes());
         }
         forger.seal();
-        use_anyhow(case, &forger.bytes, &trees, &what);
+        use_anyhow(case, &forger.bytes, &sample, &what);
     }
 }
 
 fn exchanged_pages(case: Case) {
     let _watchdog = watchdog("exchanged pages");
-    let (bytes, trees) = sample(case);
+    let (bytes, sample) = sample(case);
     let pages = Forger::new(&bytes).pages();
     let mut rng = Rng::with_seed(case.seed(7));
     for round in 0..case.share(150, 30) {
@@ -290,7 +303,7 @@ fn exchanged_pages(case: Case) {
         use_anyhow(
             case,
             &forger.bytes,
-            &trees,
+            &sample,
             &format!("round {round}: page {} in the place of {}", a.0, b.0),
         );
     }
@@ -300,8 +313,8 @@ fn exchanged_pages(case: Case) {
 /// of them, a clear or a drop waited for itself for ever.
 fn foreign_names(case: Case) {
     let _watchdog = watchdog("values that are pages");
-    let (bytes, trees) = sample(case);
-    let large = &trees["large"];
+    let (bytes, sample) = sample(case);
+    let large = &sample.trees["large"];
     let len = large.values().next().expect("four of them").len() as u64;
     let pages = Forger::new(&bytes).pages();
     let names = |run: &std::ops::Range<usize>| {
@@ -323,7 +336,7 @@ fn foreign_names(case: Case) {
         forger.bytes[found[1]..found[1] + 8].copy_from_slice(&target.to_le_bytes());
         forger.seal();
         let what = format!("page {home} names page {target} as a large value");
-        use_anyhow(case, &forger.bytes, &trees, &what);
+        use_anyhow(case, &forger.bytes, &sample, &what);
     }
 }
 

@@ -1,7 +1,8 @@
-//! A damaged file: whatever its bytes, the answer is right or an error that names the place. No panic, no
+//! Damaged files: whatever their bytes, the answer is right or an error that names the place. No panic, no
 //! hang, no memory beyond a small bound, and `check` reports what a reader would meet.
 //!
 //! - `media`: damage as media do it: sectors of 512 bytes flipped, zeroed, cut off, exchanged.
+//! - `log`: a torn end of the log, damage before a place that was synced, absurd headers and records.
 //! - `forged`: damage as media cannot do it, with all checksums made right again, which reaches the code
 //!   behind them.
 //!
@@ -10,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod forged;
+mod log;
 mod media;
 
 use common::counting::{Counting, in_use_bytes, peak_bytes, reset_peak_bytes};

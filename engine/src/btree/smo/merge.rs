@@ -106,7 +106,7 @@ impl<'p> Btree<'p> {
         if !worth || !fits {
             return keep(Ok(Merge::Done), [parent, left, right]);
         }
-        let touched = [&parent, &left, &right].into_iter().try_for_each(|x| self.pool.touch(x));
+        let touched = [&parent, &left, &right].into_iter().try_for_each(|x| self.touch(x));
         if let Err(error) = touched {
             return keep(Err(error), [parent, left, right]);
         }
@@ -143,7 +143,7 @@ impl<'p> Btree<'p> {
         let Some(child) = self.reach_child(root, 0)? else { return Ok(Merge::Restart) };
         let _inside = self.enter()?;
         let Some([root, child]) = self.latch_all([root, child]) else { return Ok(Merge::Restart) };
-        let touched = self.pool.touch(&root).and_then(|()| self.pool.touch(&child));
+        let touched = self.touch(&root).and_then(|()| self.touch(&child));
         if let Err(error) = touched {
             child.release_clean();
             root.release_clean();

@@ -117,7 +117,7 @@ impl<'p> Btree<'p> {
         if !parent.page().has_room_for_separator(point.separator.len()) {
             return clean(Ok(Split::ParentFull), parent, node);
         }
-        if let Err(error) = self.pool.touch(&parent).and_then(|()| self.pool.touch(&node)) {
+        if let Err(error) = self.touch(&parent).and_then(|()| self.touch(&node)) {
             return clean(Err(error), parent, node);
         }
         self.cut(&parent, at, &node, &point, reservation)?;
@@ -157,7 +157,7 @@ impl<'p> Btree<'p> {
             return Ok(Split::Done);
         }
         let point = match self.choose(&root, key).and_then(|point| {
-            self.pool.touch(&root)?;
+            self.touch(&root)?;
             Ok(point)
         }) {
             Ok(point) => point,

@@ -1,4 +1,4 @@
-//! What a power cut leaves: [`Snapshot::crash`].
+//! What a power cut leaves of one disk: [`Snapshot::crash`].
 //!
 //! ```text
 //!   durable image          what the last sync made safe
@@ -39,7 +39,7 @@ pub(super) enum Pending {
 /// What becomes of the unsynced changes in a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashMode {
-    /// All of them survive.
+    /// All of them survive: what is found when only the process was killed, and the machine went on.
     KeepAll,
     /// None of them survives.
     LoseAll,
@@ -72,7 +72,13 @@ impl Snapshot {
     /// and mode give the same disk.
     pub fn crash(&self, seed: u64, mode: CrashMode) -> super::SimDisk {
         let mut rng = Rng::new(seed);
-        let image = match mode {
+        let image = self.image_after(&mut rng, mode);
+        super::SimDisk::with_image(rng.next(), image)
+    }
+
+    /// The bytes found after a power cut at this moment.
+    pub(super) fn image_after(&self, rng: &mut Rng, mode: CrashMode) -> Image {
+        match mode {
             CrashMode::LoseAll => self.durable.clone(),
             CrashMode::KeepAll => {
                 let mut image = self.durable.clone();
@@ -82,12 +88,11 @@ impl Snapshot {
                 image.set_len(self.lengths.last().copied().unwrap_or(image.len_bytes()));
                 image
             }
-            CrashMode::Random => self.crash_image(&mut rng),
-        };
-        super::SimDisk::with_image(rng.next(), image)
+            CrashMode::Random => self.drawn_image(rng),
+        }
     }
 
-    fn crash_image(&self, rng: &mut Rng) -> Image {
+    fn drawn_image(&self, rng: &mut Rng) -> Image {
         const SHARES: [usize; 7] = [0, 1, 4, 8, 12, 15, 16];
         let kept_share = SHARES[rng.below(SHARES.len())];
         let by_sector = rng.chance(8);

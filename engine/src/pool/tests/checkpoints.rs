@@ -137,11 +137,11 @@ fn checkpoints_under_writers(frames: usize) {
         let _stop = StopOnDrop(&stop);
         for _ in 0..CHECKPOINTS {
             let mut at_gate = Vec::new();
-            pool.checkpoint(|| {
+            let at_close = || {
                 at_gate = stamps.iter().map(|stamp| stamp.load(Ordering::Relaxed)).collect();
-                (vec![(TREE, at_gate.iter().sum())], TreeId(8))
-            })
-            .expect("the disk works");
+                (vec![(TREE, at_gate.iter().sum())], TreeId(8), 0)
+            };
+            pool.checkpoint(at_close, |_| Ok(())).expect("the disk works");
             let found = bench.after_crash(CrashMode::Random);
             assert_eq!(found.store().lengths(), [(TREE, at_gate.iter().sum())]);
             for (pair, expected) in pages.iter().zip(&at_gate) {

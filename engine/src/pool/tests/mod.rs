@@ -136,7 +136,7 @@ impl Bench {
 }
 
 fn checkpoint(pool: &Pool) -> Result<super::CheckpointReport> {
-    pool.checkpoint(|| (vec![(TREE, 0)], TreeId(8)))
+    pool.checkpoint(|| (vec![(TREE, 0)], TreeId(8), 0), |_| Ok(()))
 }
 
 fn value(page: PageId, stamp: u64) -> Vec<u8> {
@@ -216,7 +216,7 @@ fn latch(pool: &Pool, page: PageId) -> Result<FrameX<'_>> {
 fn stamp(pool: &Pool, page: PageId, stamp: u64) -> Result<()> {
     let _inside = pool.gate().enter();
     let x = latch(pool, page)?;
-    pool.touch(&x)?;
+    pool.touch(&x, false)?;
     write_stamp(x.page(), page, stamp);
     Ok(())
 }

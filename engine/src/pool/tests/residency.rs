@@ -67,7 +67,7 @@ fn eight_threads_on_sixteen_frames_see_whole_pages_and_lose_no_change() {
                         } else {
                             let _inside = pool.gate().enter();
                             let x = latch(pool, page).expect("it was written");
-                            pool.touch(&x).expect("no checkpoint runs");
+                            pool.touch(&x, false).expect("no checkpoint runs");
                             let before = value_bytes(x.page()).and_then(|b| stamp_of(page, &b));
                             let before = before.expect("X is held");
                             write_stamp(x.page(), page, before + 1);
@@ -255,7 +255,7 @@ fn a_page_in_a_frame_is_reached_without_a_read_modify_write() {
     let _inside = pool.gate().enter();
     let x = latch(pool, page).expect("it was made");
     let before = primitives::rmw_count();
-    pool.touch(&x).expect("it is dirty already");
+    pool.touch(&x, false).expect("it is dirty already");
     assert_eq!(primitives::rmw_count(), before);
 }
 

@@ -23,8 +23,8 @@ fn small() -> (Arc<SimDisk>, Stamped, (PageId, usize)) {
     store.adopt(&[value]);
     put(&store, pages[2].0, 77, store.epoch()).expect("room");
     pages[2].1 = 77;
-    store.freeze(vec![(TreeId(0), 6)], TreeId(4)).expect("writable");
-    store.publish().expect("room");
+    store.freeze(vec![(TreeId(0), 6)], TreeId(4), 0).expect("writable");
+    store.publish(|| Ok(())).expect("room");
     (disk, pages, (value, 5000))
 }
 

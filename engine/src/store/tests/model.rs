@@ -21,6 +21,7 @@ pub(super) fn value(seed: u64) -> Vec<u8> {
 pub(super) struct State {
     pub(super) pages: BTreeMap<PageId, Content>,
     pub(super) lengths: Vec<(TreeId, u64)>,
+    pub(super) lsn: u64,
 }
 
 impl State {
@@ -33,6 +34,7 @@ impl State {
             assert_content(store, page, content);
         }
         assert_eq!(store.lengths(), self.lengths);
+        assert_eq!(store.checkpoint_lsn(), self.lsn);
         assert_audit(store);
     }
 }
@@ -56,7 +58,8 @@ struct Frame {
     content: Content,
     /// 0 = clean.
     dirty: Epoch,
-    provisional: bool,
+    /// Provisional or condemned.
+    left_out: bool,
 }
 
 /// A checkpoint that was begun with `publish`.
@@ -68,6 +71,14 @@ pub(super) struct Commit {
     pub(super) done_at: Option<u64>,
 }
 
+/// A checkpoint that a full disk refused: its superblock may have been written all the same.
+#[derive(Debug)]
+struct Refused {
+    /// Where it would be in `commits`.
+    index: usize,
+    commit: Commit,
+}
+
 /// The model.
 pub(super) struct World {
     pub(super) disk: Arc<SimDisk>,
@@ -76,10 +87,16 @@ pub(super) struct World {
     /// By sequence number, from `first_sequence` on.
     pub(super) commits: Vec<Commit>,
     first_sequence: u64,
+    refused: Vec<Refused>,
     frames: BTreeMap<PageId, Frame>,
     aside: Vec<(PageId, u64, Epoch)>,
     frozen: Option<State>,
     next_stamp: u64,
+    lsn: u64,
+}
+
+fn disk_full() -> Error {
+    Error::Full { op: "sync the log", source: Arc::new(io::ErrorKind::StorageFull.into()) }
 }
 
 fn calls(disk: &SimDisk) -> u64 {
@@ -96,14 +113,16 @@ impl World {
     /// Goes on from an opened store that holds `state`.
     pub(super) fn resume(disk: Arc<SimDisk>, store: Store, state: State, seed: u64) -> World {
         let frames = state.pages.iter().map(|(&page, content)| {
-            let frame = Frame { content: content.clone(), dirty: Epoch(0), provisional: false };
+            let frame = Frame { content: content.clone(), dirty: Epoch(0), left_out: false };
             (page, frame)
         });
         World {
             frames: frames.collect(),
+            lsn: state.lsn,
             first_sequence: store.usage().sequence,
             commits: vec![Commit { state, begun_at: 0, done_at: Some(calls(&disk)) }],
             rng: fastrand::Rng::with_seed(seed),
+            refused: Vec::new(),
             aside: Vec::new(),
             frozen: None,
             next_stamp: seed << 32,
@@ -158,10 +177,18 @@ impl World {
                 }
                 Ok(())
             }
-            45..70 => match self.some_page() {
+            45..65 => match self.some_page() {
                 Some(page) => self.evict(page),
                 None => Ok(()),
             },
+            65..70 => {
+                if let Some(page) = self.some_page() {
+                    self.store.condemn(page);
+                    assert!(self.store.is_provisional(page));
+                    self.frames.get_mut(&page).expect("just chosen").left_out = true;
+                }
+                Ok(())
+            }
             70..78 => {
                 if let Some(page) = self.some_page() {
                     self.before_change(page);
@@ -173,7 +200,7 @@ impl World {
             78..82 => {
                 if let Some(page) = self.some_page() {
                     self.store.adopt(&[page]);
-                    self.frames.get_mut(&page).expect("just chosen").provisional = false;
+                    self.frames.get_mut(&page).expect("just chosen").left_out = false;
                 }
                 Ok(())
             }
@@ -181,20 +208,21 @@ impl World {
                 let seed = self.rng.u64(1..1000);
                 self.store.write_value(&value(seed)).map(|page| {
                     let frame =
-                        Frame { content: Content::Value(seed), dirty: Epoch(0), provisional: true };
+                        Frame { content: Content::Value(seed), dirty: Epoch(0), left_out: true };
                     self.frames.insert(page, frame);
                 })
             }
             86..92 => self.write_an_image_put_aside(),
             92..97 if self.frozen.is_none() => self.freeze(),
-            92..95 => Ok(()),
+            92..95 => self.store.ensure_room(self.rng.u64(..600)),
             95..96 => {
                 self.store.abort();
                 self.aside.clear();
                 self.frozen = None;
                 Ok(())
             }
-            _ => self.publish(),
+            96..97 => self.publish(|| Err(disk_full())),
+            _ => self.publish(|| Ok(())),
         };
         match acted {
             Err(Error::Full { .. }) => Ok(()),
@@ -214,7 +242,8 @@ impl World {
             assert!(!self.store.knows(page));
             return Ok(());
         }
-        let frame = Frame { content: Content::Stamp(self.stamp()), dirty: epoch, provisional };
+        let content = Content::Stamp(self.stamp());
+        let frame = Frame { content, dirty: epoch, left_out: provisional };
         assert!(self.frames.insert(page, frame).is_none(), "id given out twice");
         Ok(())
     }
@@ -252,16 +281,18 @@ impl World {
     fn freeze(&mut self) -> Result<()> {
         let lengths: Vec<(TreeId, u64)> =
             (0..self.rng.u32(..3)).map(|tree| (TreeId(tree), self.rng.u64(..))).collect();
-        let settled = self.frames.iter().filter(|(_, frame)| !frame.provisional);
+        let settled = self.frames.iter().filter(|(_, frame)| !frame.left_out);
         let pages = settled.map(|(&page, frame)| (page, frame.content.clone()));
-        let state = State { pages: pages.collect(), lengths: lengths.clone() };
-        self.store.freeze(lengths, TreeId(3))?;
+        self.lsn += self.rng.u64(1..4) * 8; // tells the states apart
+        let state = State { pages: pages.collect(), lengths: lengths.clone(), lsn: self.lsn };
+        self.store.freeze(lengths, TreeId(3), self.lsn)?;
         self.frozen = Some(state);
         Ok(())
     }
 
-    /// Writes all that the frozen epoch still lacks, then publishes.
-    fn publish(&mut self) -> Result<()> {
+    /// Writes all that the frozen epoch still lacks, then publishes, `before_superblock` included. A full disk
+    /// there gives the checkpoint up.
+    fn publish(&mut self, before_superblock: impl FnOnce() -> Result<()>) -> Result<()> {
         let Some(state) = self.frozen.clone() else {
             return Ok(());
         };
@@ -284,15 +315,31 @@ impl World {
         let before = self.store.usage().sequence;
         self.frozen = None;
         self.commits.push(Commit { state, begun_at: calls(&self.disk), done_at: None });
-        let published = self.store.publish();
+        let disk = &self.disk;
+        let mut reached_superblock = false;
+        let published = self.store.publish(|| {
+            assert_eq!(disk.snapshot().pending_count(), 0, "all that is written is synced");
+            before_superblock()?;
+            reached_superblock = true;
+            Ok(())
+        });
         if published.is_ok() {
             assert_eq!(self.store.usage().sequence, before + 1);
             self.commits.last_mut().expect("just pushed").done_at = Some(calls(&self.disk));
         } else if matches!(published, Err(Error::Full { .. })) {
-            self.commits.pop();
+            let commit = self.commits.pop().expect("just pushed");
+            if reached_superblock {
+                self.refused.push(Refused { index: self.commits.len(), commit });
+            }
             assert_eq!(self.store.frozen_epoch(), Epoch(0));
+            assert_eq!(self.store.usage().sequence, before);
         }
         published
+    }
+
+    /// The lsn of the newest checkpoint that a full disk refused at its superblock.
+    pub(super) fn refused_lsn(&self) -> Option<u64> {
+        self.refused.last().map(|refused| refused.commit.state.lsn)
     }
 
     /// A whole checkpoint, whatever is in progress. Errors are given, a full disk too.
@@ -300,7 +347,7 @@ impl World {
         if self.frozen.is_none() {
             self.freeze()?;
         }
-        self.publish()
+        self.publish(|| Ok(()))
     }
 
     /// What the memory of the model says of pages that are clean is what the store reads.
@@ -333,12 +380,19 @@ impl World {
         let done = |commit: &Commit| commit.done_at.is_some_and(|done| done <= calls);
         let newest_done = self.commits.iter().rposition(done).expect("the first is done");
         let begun = |commit: &Commit| commit.begun_at < calls;
-        let newest_begun = self.commits.iter().rposition(begun).unwrap_or(0);
-        assert!(
-            (newest_done..=newest_begun.max(newest_done)).contains(&index),
-            "checkpoint {index} after {calls} calls, not {newest_done} to {newest_begun}"
-        );
-        let state = self.commits[index].state.clone();
+        let refused = self.refused.iter().filter(|refused| refused.index == index);
+        let candidates = self.commits.get(index).into_iter().chain(refused.map(|one| &one.commit));
+        let found = candidates
+            .filter(|commit| {
+                index == newest_done && done(commit) || index > newest_done && begun(commit)
+            })
+            .find(|commit| commit.state.lsn == store.checkpoint_lsn());
+        let Some(found) = found else {
+            panic!(
+                "checkpoint {index} after {calls} calls, {newest_done} was the newest durable one"
+            );
+        };
+        let state = found.state.clone();
         state.assert_held_by(&store);
         World::resume(disk, store, state, calls)
     }

@@ -1,6 +1,7 @@
 //! The install rules, one situation each. Stamps that are multiples of 4 make images of one block.
 
 use super::*;
+use crate::io::sim::CrashMode;
 
 fn fixture() -> (Arc<SimDisk>, Store) {
     let disk = Arc::new(SimDisk::new(1));
@@ -26,10 +27,10 @@ fn a_checkpoint_holds_the_epoch_of_its_freeze_and_no_later_one() {
     let page = store.allocate_page().expect("ids");
     let old = store.epoch();
     put(&store, page, 4, old).expect("room");
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     assert_eq!((store.frozen_epoch(), store.epoch()), (old, Epoch(old.0 + 1)));
     put(&store, page, 8, store.epoch()).expect("room");
-    store.publish().expect("room");
+    store.publish(|| Ok(())).expect("room");
     assert_eq!(store.frozen_epoch(), Epoch(0));
     assert!(holds(&store, page, 8));
     assert!(holds(&reopen(&disk), page, 4));
@@ -42,11 +43,11 @@ fn an_image_put_aside_goes_to_the_frozen_map_alone() {
     let (disk, store) = fixture();
     let page = store.allocate_page().expect("ids");
     let old = store.epoch();
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     put(&store, page, 8, store.epoch()).expect("room");
     put(&store, page, 4, old).expect("room");
     assert!(holds(&store, page, 8), "the current map keeps the newer image");
-    store.publish().expect("room");
+    store.publish(|| Ok(())).expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     assert!(holds(&store, page, 8));
     assert_audit(&store);
@@ -60,11 +61,11 @@ fn a_page_freed_during_a_checkpoint_is_in_that_checkpoint_and_not_in_the_next() 
     let (disk, store) = fixture();
     let page = store.allocate_page().expect("ids");
     let old = store.epoch();
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     store.free_page(page);
     put(&store, page, 4, old).expect("room");
     assert!(!store.knows(page) && store.placement(page).is_none());
-    store.publish().expect("room");
+    store.publish(|| Ok(())).expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     checkpoint(&store).expect("room");
     assert!(!reopen(&disk).knows(page));
@@ -94,10 +95,10 @@ fn provisional_pages_are_left_out_until_adopted() {
     let crashed = reopen(&disk);
     assert_eq!(crashed.usage().pages, 0);
     assert_audit(&crashed);
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     store.adopt(&[page, value]);
     put(&store, page, 8, Epoch(store.epoch().0 - 1)).expect("room");
-    store.publish().expect("room");
+    store.publish(|| Ok(())).expect("room");
     assert_eq!(reopen(&disk).usage().pages, 0, "adopted after the freeze");
     checkpoint(&store).expect("room");
     let crashed = reopen(&disk);
@@ -123,7 +124,7 @@ fn an_image_put_aside_of_a_provisional_page_does_not_replace_a_newer_one() {
     let (_, store) = fixture();
     let page = store.allocate_page_provisional().expect("ids");
     let old = store.epoch();
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     put(&store, page, 8, store.epoch()).expect("room");
     store.adopt(&[page]);
     put(&store, page, 4, old).expect("room");
@@ -135,10 +136,10 @@ fn an_image_put_aside_of_a_provisional_page_does_not_replace_a_newer_one() {
 fn freed_ids_come_back_after_the_publish_that_follows() {
     let (_, store) = fixture();
     let [a, b] = [(); 2].map(|()| store.allocate_page().expect("ids"));
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     store.free_page(a);
     assert_ne!(store.allocate_page().expect("ids"), a);
-    store.publish().expect("room");
+    store.publish(|| Ok(())).expect("room");
     assert_ne!(store.allocate_page().expect("ids"), a, "freed after that freeze");
     checkpoint(&store).expect("room");
     assert_eq!(store.allocate_page().expect("ids"), a);
@@ -154,7 +155,7 @@ fn an_aborted_checkpoint_is_made_up_for_by_the_next() {
     checkpoint(&store).expect("room");
     put(&store, page, 8, store.epoch()).expect("room");
     let old = store.epoch();
-    store.freeze(Vec::new(), TreeId(1)).expect("writable");
+    store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     put(&store, page, 12, old).expect("room");
     store.abort();
     assert_eq!(store.frozen_epoch(), Epoch(0));
@@ -198,11 +199,75 @@ fn lengths_and_tree_ids_are_those_of_the_newest_checkpoint() {
     let (disk, store) = fixture();
     assert_eq!((store.lengths(), store.next_tree()), (vec![], TreeId(1)));
     let lengths = vec![(TreeId(7), 70), (TreeId(0), 3)];
-    store.freeze(lengths, TreeId(8)).expect("writable");
-    store.publish().expect("room");
+    store.freeze(lengths, TreeId(8), 0).expect("writable");
+    store.publish(|| Ok(())).expect("room");
     let store = reopen(&disk);
     assert_eq!(store.lengths(), [(TreeId(0), 3), (TreeId(7), 70)]);
     assert_eq!(store.next_tree(), TreeId(8));
-    let uuid = |store: &Store| store.durable().superblock.uuid;
-    assert_eq!(uuid(&store), uuid(&reopen(&disk)));
+    assert_eq!(store.uuid(), reopen(&disk).uuid());
+    assert_ne!(store.uuid(), fixture().1.uuid(), "drawn anew for each database");
+}
+
+#[test]
+fn the_lsn_of_a_store_is_that_of_its_newest_durable_checkpoint() {
+    let (disk, store) = fixture();
+    assert_eq!(store.checkpoint_lsn(), 0);
+    store.freeze(Vec::new(), TreeId(1), 4096).expect("writable");
+    assert_eq!(store.checkpoint_lsn(), 0, "not durable yet");
+    store.publish(|| Ok(())).expect("room");
+    assert_eq!((store.checkpoint_lsn(), reopen(&disk).checkpoint_lsn()), (4096, 4096));
+    store.freeze(Vec::new(), TreeId(1), 5000).expect("writable");
+    store.abort();
+    assert_eq!((store.checkpoint_lsn(), reopen(&disk).checkpoint_lsn()), (4096, 4096));
+}
+
+#[test]
+fn what_comes_before_the_superblock_finds_the_pages_synced_and_the_older_checkpoint() {
+    let (disk, store) = fixture();
+    let page = store.allocate_page().expect("ids");
+    put(&store, page, 4, store.epoch()).expect("room");
+    checkpoint(&store).expect("room");
+    put(&store, page, 8, store.epoch()).expect("room");
+    store.freeze(Vec::new(), TreeId(1), 8).expect("writable");
+    let mut called = false;
+    store
+        .publish(|| {
+            called = true;
+            let now = disk.snapshot();
+            assert_eq!(now.pending_count(), 0);
+            let crashed = reopen(&Arc::new(now.crash(0, CrashMode::KeepAll)));
+            assert!(holds(&crashed, page, 4) && crashed.checkpoint_lsn() == 0);
+            Ok(())
+        })
+        .expect("room");
+    assert!(called);
+    let crashed = reopen(&Arc::new(disk.crash(0, CrashMode::LoseAll)));
+    assert!(holds(&crashed, page, 8) && crashed.checkpoint_lsn() == 8);
+}
+
+#[test]
+fn a_failure_before_the_superblock_gives_the_checkpoint_up_and_poisons_nothing() {
+    let (disk, store) = fixture();
+    let page = store.allocate_page().expect("ids");
+    put(&store, page, 4, store.epoch()).expect("room");
+    checkpoint(&store).expect("room");
+    put(&store, page, 8, store.epoch()).expect("room");
+    store.freeze(Vec::new(), TreeId(1), 8).expect("writable");
+    assert!(matches!(store.publish(|| Err(Error::Closed)), Err(Error::Closed)));
+    store.health().expect("not the store's failure");
+    assert_eq!((store.frozen_epoch(), store.checkpoint_lsn()), (Epoch(0), 0));
+    assert_audit(&store);
+    assert!(holds(&store, page, 8));
+    assert!(holds(&reopen(&disk), page, 4), "the older checkpoint stands");
+    store.freeze(Vec::new(), TreeId(1), 16).expect("writable");
+    store.publish(|| Ok(())).expect("room");
+    assert!(holds(&reopen(&disk), page, 8));
+    assert_eq!(reopen(&disk).checkpoint_lsn(), 16);
+    assert_audit(&store);
+}
+
+#[test]
+fn nothing_is_called_before_the_superblock_without_a_checkpoint_in_progress() {
+    let (_, store) = fixture();
+    store.publish(|| panic!("no checkpoint was begun")).expect("nothing to do");
 }

@@ -59,6 +59,45 @@ fn superseded_images_of_one_epoch_are_free_at_once() {
 }
 
 #[test]
+fn room_that_was_made_takes_that_many_blocks_without_growth() {
+    use crate::io::sim::OpKind;
+    let disk = Arc::new(SimDisk::new(74));
+    let store = new_store(&disk);
+    for blocks in [0, 1, 300, 299, 10_000] {
+        store.ensure_room(blocks).expect("room");
+        assert!(store.usage().free_blocks >= blocks);
+    }
+    assert_eq!(disk.len_bytes().expect("a length"), store.usage().file_bytes);
+    let lengthened = disk.op_count(OpKind::SetLen);
+    store.ensure_room(10_000).expect("there already");
+    for _ in 0..10_000 {
+        store.give_out(&[1]).expect("room");
+    }
+    assert_eq!(disk.op_count(OpKind::SetLen), lengthened);
+    assert_audit(&store);
+    drop(store);
+    let store = Store::open(disk.clone(), Path::new("data"), true).expect("whole");
+    assert!(matches!(store.ensure_room(0), Err(Error::Denied(_))));
+}
+
+#[test]
+fn room_that_cannot_be_made_is_a_full_disk_and_can_be_asked_for_again() {
+    let disk = Arc::new(SimDisk::new(75));
+    let store = new_store(&disk);
+    disk.set_capacity(Some(4 << 20));
+    assert!(matches!(store.ensure_room(2000), Err(Error::Full { .. })));
+    assert!(matches!(store.ensure_room(u64::MAX), Err(Error::Full { .. })));
+    store.health().expect("a full disk poisons nothing");
+    store.ensure_room(900).expect("less than the capacity");
+    assert!(matches!(store.ensure_room(2000), Err(Error::Full { .. })));
+    assert_audit(&store);
+    disk.set_capacity(None);
+    store.ensure_room(2000).expect("room again");
+    assert!(store.usage().free_blocks >= 2000);
+    assert_audit(&store);
+}
+
+#[test]
 fn readers_beside_rewriting_writers_never_see_another_page() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let disk = Arc::new(SimDisk::new(73));
