@@ -4,6 +4,7 @@
 
 use crate::input::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use latchkv::Durability;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -54,10 +55,32 @@ pub(crate) enum BackendArg {
     Pread,
 }
 
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// Nothing: a kill may take back the last moments
+    None,
+    /// Until the operating system has it: survives a kill, not a power cut
+    Buffered,
+    /// Until the disk has it: survives a power cut
+    Sync,
+}
+
+impl DurabilityArg {
+    /// The same as the engine calls it.
+    pub(crate) fn level(self) -> Durability {
+        match self {
+            DurabilityArg::None => Durability::None,
+            DurabilityArg::Buffered => Durability::Buffered,
+            DurabilityArg::Sync => Durability::Sync,
+        }
+    }
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Load a folder or a file into a tree, all of it or nothing
+    /// Load a folder or a file into a tree; after an interruption, load the rest
     Load(Load),
     /// Print the value of a key
     Get(Get),
@@ -75,10 +98,17 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Read everything and say what is damaged
     Check(OnDb),
+    /// Print what the log has that no checkpoint has yet
+    Log(Log),
+    /// Apply the log of a database that was not closed
+    Recover(OnDb),
     /// Write trees as text that db_load, `latchkv load` and, with --lmdb, mdb_load read
     Dump(Dump),
     /// Take files of this machine in, work on them with many threads, and prove the result
     Demo(Demo),
+    /// Commit, say so on standard output, and go on until killed
+    #[command(hide = true)]
+    CommitUntilKilled(CommitUntilKilled),
 }
 
 /// A database and nothing else.
@@ -134,6 +164,15 @@ pub(crate) struct Load {
     /// Memory for sorting; input that fits is written in one sorted run
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) sort_memory: u64,
+    /// Commit after this many records; after a megabyte in any case
+    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) batch: u64,
+    /// What each of these commits waits for; in the end all of it is on disk in any case
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::Buffered)]
+    pub(crate) durability: DurabilityArg,
+    /// Forget the load that was interrupted here, and load INPUT from its start; what that load wrote stays
+    #[arg(long)]
+    pub(crate) restart: bool,
 }
 
 /// `latchkv get`.
@@ -162,6 +201,9 @@ pub(crate) struct Put {
     /// KEY and VALUE are hex digits
     #[arg(long)]
     pub(crate) hex: bool,
+    /// What the commit waits for; closing makes it durable in any case
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::Sync)]
+    pub(crate) durability: DurabilityArg,
 }
 
 /// `latchkv del`.
@@ -173,6 +215,9 @@ pub(crate) struct Del {
     /// KEY is hex digits
     #[arg(long)]
     pub(crate) hex: bool,
+    /// What the commit waits for; closing makes it durable in any case
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::Sync)]
+    pub(crate) durability: DurabilityArg,
 }
 
 /// A part of a tree.
@@ -258,6 +303,22 @@ pub(crate) struct Dump {
     pub(crate) lmdb: bool,
 }
 
+/// `latchkv log`.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// Folder of the database, which nobody may have open
+    pub(crate) db: PathBuf,
+    /// Only records from this lsn on
+    #[arg(long, value_name = "LSN", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// Stop after this many records
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Print values too, not only their lengths
+    #[arg(long)]
+    pub(crate) values: bool,
+}
+
 /// `latchkv demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -270,6 +331,25 @@ pub(crate) struct Demo {
     /// Keep the database and say where it is
     #[arg(long)]
     pub(crate) keep: bool,
+    /// What commits wait for, except those of the process that is killed, which wait for the disk
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::None)]
+    pub(crate) durability: DurabilityArg,
+}
+
+/// `latchkv commit-until-killed`: what `demo` starts and kills, and the tests too.
+#[derive(Debug, Args)]
+pub(crate) struct CommitUntilKilled {
+    /// Folder of the database
+    pub(crate) db: PathBuf,
+    /// Number that keys and acknowledgements of this run carry
+    #[arg(long, default_value_t = 0)]
+    pub(crate) run: u32,
+    /// Threads that commit
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: u32,
+    /// What each commit waits for before it is acknowledged
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::Sync)]
+    pub(crate) durability: DurabilityArg,
 }
 
 /// Reads `4096`, `64K`, `256M`, `2G` or `1T`; units are powers of 1024, a B or iB after them is allowed.
@@ -331,6 +411,8 @@ mod tests {
             "latchkv get d k --raw --hex",
             "latchkv load d i --key-column k",
             "latchkv dump d --unnamed",
+            "latchkv load d i --batch 0",
+            "latchkv put d k v --durability maybe",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -22,6 +22,7 @@ use crate::args::{Dump, Global};
 use crate::dump_salvage::{self, Losses};
 use crate::exit::{Failure, Outcome};
 use crate::keys;
+use crate::load::PROGRESS_TREE;
 use crate::open;
 use crate::progress::{Progress, Unit};
 use crate::words::plain;
@@ -36,7 +37,19 @@ const MAP_BYTES_MIN: u64 = 64 << 20;
 
 /// Runs the command.
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
-    let db = open::read_only(global, &args.db)?;
+    let db = match args.keep_going {
+        false => open::read_only(global, &args.db)?,
+        true => {
+            let (db, why) = open::for_salvage(global, &args.db)?;
+            if let Some(why) = why {
+                // A loss, not a remark: said with -q too.
+                eprintln!(
+                    "the log is left out, and with it all commits since the last checkpoint: {why}"
+                );
+            }
+            db
+        }
+    };
     let map_bytes = args.lmdb.then(|| map_bytes(&args.db));
     let style = Style { print: args.print, unnamed: args.unnamed, map_bytes };
     let only = args.tree.as_deref();
@@ -113,7 +126,7 @@ fn write_trees(
 ) -> Outcome<io::Result<()>> {
     let names = match only {
         Some(name) => vec![name.to_owned()],
-        None => db.trees()?,
+        None => names_to_dump(db)?,
     };
     let mut trees = Vec::new();
     let mut total = 0;
@@ -129,6 +142,13 @@ fn write_trees(
         }
     }
     Ok(out.flush())
+}
+
+/// All trees but the one in which a load that was interrupted keeps its progress: elsewhere it would mean nothing.
+fn names_to_dump(db: &Db) -> Outcome<Vec<String>> {
+    let mut names = db.trees()?;
+    names.retain(|name| name != PROGRESS_TREE);
+    Ok(names)
 }
 
 fn write_tree(

@@ -18,6 +18,7 @@ use crate::args::Global;
 use crate::dump_out::{FOOTER, Style, header, record_into};
 use crate::exit::{Failure, Outcome};
 use crate::keys::escaped;
+use crate::load::PROGRESS_TREE;
 use crate::open;
 use crate::progress::{Progress, Unit};
 use crate::words::counted;
@@ -92,6 +93,8 @@ pub(crate) fn write(
             // Says which there are.
             open::tree(db, only)?;
         }
+    } else {
+        trees.retain(|(name, _)| name != PROGRESS_TREE);
     }
     losses.counted = trees.iter().map(|(_, tree)| tree.counted()).sum();
     let mut progress =

@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something went wrong.
     Error(String),
+    /// The database was not closed, and this command only reads.
+    NotClosed(String),
     /// Nobody reads standard output any more: end quietly.
     BrokenPipe,
 }
@@ -38,7 +40,7 @@ impl Failure {
             Failure::BrokenPipe => 0,
             Failure::NotFound(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::Error(_) => 3,
+            Failure::Error(_) | Failure::NotClosed(_) => 3,
         }
     }
 
@@ -60,9 +62,10 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::NotFound(message) | Failure::Usage(message) | Failure::Error(message) => {
-                f.write_str(message)
-            }
+            Failure::NotFound(message)
+            | Failure::Usage(message)
+            | Failure::Error(message)
+            | Failure::NotClosed(message) => f.write_str(message),
             Failure::BrokenPipe => f.write_str("nobody reads the output"),
         }
     }
@@ -93,6 +96,15 @@ impl From<Error> for Failure {
                 "{} is open in {by}: close it there, or wait until that ends, and run this again",
                 path.display()
             )),
+            Error::Open(OpenError::NeedsRecovery(path)) => {
+                // The engine names the file that has to be applied.
+                let path =
+                    path.parent().filter(|_| path.ends_with("log")).unwrap_or(&path).display();
+                Failure::NotClosed(format!(
+                    "{path} was not closed: `latchkv recover {path}` applies what its log has, which `latchkv log {path}` \
+                     shows"
+                ))
+            }
             Error::Open(OpenError::NotWritable { path, reason }) => {
                 let path = path.display();
                 Failure::Error(match reason {
@@ -115,6 +127,19 @@ impl From<Error> for Failure {
             }
             Error::Corrupt(corruption) if corruption.page.is_some() => Failure::Error(format!(
                 "{message}\n`latchkv check` lists all damage, `latchkv dump --keep-going` writes everything that can be read"
+            )),
+            Error::Conflict { .. } => {
+                Failure::Error(format!("{message}; nothing was written, so run this again"))
+            }
+            Error::Timeout => {
+                Failure::Error(format!("{message}: run this again when less is going on"))
+            }
+            Error::SnapshotEnded { .. } => Failure::Error(format!(
+                "{message}; what was printed is right but not complete: run this again"
+            )),
+            Error::Poisoned { cause } => Failure::Error(format!(
+                "writing stopped after a failure: {cause}\nonce this is mended, run this again: what was durable is found \
+                 in the log"
             )),
             _ => Failure::Error(message),
         }
@@ -148,6 +173,29 @@ mod tests {
             let refused = OpenError::NotWritable { path: "db".into(), reason };
             let message = Failure::from(Error::from(refused)).to_string();
             assert!(message.starts_with("db ") && message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_database_that_was_not_closed_names_the_command_that_helps() {
+        let left = OpenError::NeedsRecovery("db/log".into());
+        let message = Failure::from(Error::from(left)).to_string();
+        assert!(message.starts_with("db was not closed"), "{message}");
+        assert!(message.contains("`latchkv recover db`"), "{message}");
+    }
+
+    #[test]
+    fn what_may_go_well_next_time_says_so() {
+        let age_max = std::time::Duration::from_secs(1);
+        for error in [
+            Error::Conflict { tree: "t".into(), key: None },
+            Error::Timeout,
+            Error::SnapshotEnded { name: None, age_max },
+            Error::Poisoned { cause: std::sync::Arc::new(Error::Closed) },
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(failure.code(), 3);
+            assert!(failure.to_string().contains("run this again"), "{failure}");
         }
     }
 

@@ -7,8 +7,9 @@
 //! keys      bytes as text: escapes and hex
 //! open      opening for reading, for writing, creating
 //! input/    formats that `load` reads
-//! load/     two passes, sorting, all or nothing
-//! read      get, put, del, trees, stat, check
+//! load/     two passes, sorting, batches, going on after an interruption
+//! read      get, put, del, trees, stat, check, recover
+//! log_out   log
 //! stat_json what `stat --json` prints
 //! scan      scan, count
 //! dump_out  dump
@@ -28,6 +29,7 @@ mod exit;
 mod input;
 mod keys;
 mod load;
+mod log_out;
 mod open;
 mod progress;
 mod read;
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
     let silent = match failure {
         Failure::BrokenPipe => true,
         Failure::NotFound(_) => quiet,
-        Failure::Usage(_) | Failure::Error(_) => false,
+        Failure::Usage(_) | Failure::Error(_) | Failure::NotClosed(_) => false,
     };
     if !silent {
         eprintln!("latchkv: {failure}");
@@ -69,7 +71,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Trees(args) => read::trees(global, &args),
         Command::Stat(args) => read::stat(global, &args),
         Command::Check(args) => read::check(global, &args),
+        Command::Log(args) => log_out::log(&args),
+        Command::Recover(args) => read::recover(global, &args),
         Command::Dump(args) => dump_out::dump(global, &args),
         Command::Demo(args) => demo::demo(global, &args),
+        Command::CommitUntilKilled(args) => demo::commit_until_killed(global, &args),
     }
 }

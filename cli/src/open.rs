@@ -5,9 +5,12 @@
 
 use crate::args::{BackendArg, Global};
 use crate::exit::{Failure, Outcome};
-use latchkv::{Backend, Db, Options, Tree};
+use crate::progress::{Progress, Unit};
+use crate::words::counted;
+use latchkv::{Backend, Db, Durability, Options, Tree};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// For reading only.
 pub(crate) fn read_only(global: &Global, path: &Path) -> Outcome<Db> {
@@ -15,25 +18,71 @@ pub(crate) fn read_only(global: &Global, path: &Path) -> Outcome<Db> {
     Ok(options(global).open_read_only(path)?)
 }
 
-/// For writing; something must be there.
-pub(crate) fn existing(global: &Global, path: &Path) -> Outcome<Db> {
+/// For reading what can be read. If the log cannot be used, the state of the last checkpoint, and why.
+pub(crate) fn for_salvage(global: &Global, path: &Path) -> Outcome<(Db, Option<latchkv::Error>)> {
     check_page_size(global, path)?;
-    Ok(options(global).open_existing(path)?)
+    match options(global).open_read_only(path) {
+        Ok(db) => Ok((db, None)),
+        Err(error) => match options(global).without_log(true).open_read_only(path) {
+            Ok(db) => Ok((db, Some(error))),
+            // It is not the log.
+            Err(_) => Err(error.into()),
+        },
+    }
+}
+
+/// For writing; something must be there. If it was not closed, its log is applied first.
+pub(crate) fn existing(global: &Global, path: &Path, durability: Durability) -> Outcome<Db> {
+    check_page_size(global, path)?;
+    let db = recovering(global, path).durability(durability).open_existing(path)?;
+    compare_page_size(global, path, &db)?;
+    Ok(db)
 }
 
 /// For writing; created if nothing is there.
-pub(crate) fn or_create(global: &Global, path: &Path) -> Outcome<Opened> {
+pub(crate) fn or_create(global: &Global, path: &Path, durability: Durability) -> Outcome<Opened> {
     check_page_size(global, path)?;
     let created = !path.exists();
-    let db = options(global).open(path)?;
+    let db = recovering(global, path).durability(durability).open(path)?;
+    compare_page_size(global, path, &db)?;
     Ok(Opened { db, created: created.then(|| path.to_path_buf()) })
+}
+
+/// Options that show how far the log is applied, and say so at the end.
+fn recovering(global: &Global, path: &Path) -> Options {
+    if global.quiet {
+        return options(global);
+    }
+    let path = path.to_owned();
+    let shown = Mutex::new(None);
+    options(global).on_recovery(move |at| {
+        // A thread that panicked here has left nothing half done that matters.
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = shown.get_or_insert_with(|| {
+            Progress::start(false, "applying the log", Unit::Bytes, Some(at.bytes_total))
+        });
+        progress.set(at.bytes_done);
+        if at.bytes_done >= at.bytes_total {
+            *shown = None;
+            let commits = counted(at.commits, "commit");
+            eprintln!("{} was not closed: {commits} of its log applied", path.display());
+        }
+    })
 }
 
 /// Refuses `--page-size` for a database that has another, before anything is written.
 fn check_page_size(global: &Global, path: &Path) -> Outcome {
-    let Some(bytes) = global.page_size else { return Ok(()) };
+    if global.page_size.is_none() {
+        return Ok(());
+    }
     // Where this fails, the opening that follows says why.
     let Ok(db) = options(global).open_read_only(path) else { return Ok(()) };
+    compare_page_size(global, path, &db)
+}
+
+/// The same for one that is open.
+fn compare_page_size(global: &Global, path: &Path, db: &Db) -> Outcome {
+    let Some(bytes) = global.page_size else { return Ok(()) };
     let has_bytes = db.stats().page_bytes;
     if has_bytes == bytes {
         return Ok(());
@@ -70,9 +119,9 @@ impl Opened {
         }
     }
 
-    /// Whether nothing was there before.
-    pub(crate) fn is_new(&self) -> bool {
-        self.created.is_some()
+    /// From now on there is something worth keeping: a failure takes nothing away.
+    pub(crate) fn keep(&mut self) {
+        self.created = None;
     }
 }
 

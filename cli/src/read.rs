@@ -2,11 +2,13 @@
 
 use crate::args::{Del, Get, Global, OnDb, Put, Stat};
 use crate::exit::{Failure, Outcome};
-use crate::load::not_a_staging_name;
+use crate::load::not_a_reserved_name;
 use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
 use crate::words::counted;
 use crate::{keys, open, stat_json};
+use latchkv::Durability;
+use std::fs;
 use std::io::{self, Read, Write};
 
 /// Runs `latchkv get`.
@@ -34,8 +36,8 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
         Some(value) => Some(key_argument("VALUE", value, args.hex)?),
         None => None,
     };
-    not_a_staging_name(&args.at.on.tree)?;
-    let opened = open::or_create(global, &args.at.on.db)?;
+    not_a_reserved_name(&args.at.on.tree)?;
+    let opened = open::or_create(global, &args.at.on.db, args.durability.level())?;
     let write = || -> Outcome {
         let value = match given {
             Some(value) => value,
@@ -56,7 +58,7 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
 /// Runs `latchkv del`.
 pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
     let key = key_argument("KEY", &args.at.key, args.hex)?;
-    let db = open::existing(global, &args.at.on.db)?;
+    let db = open::existing(global, &args.at.on.db, args.durability.level())?;
     let found = open::tree(&db, &args.at.on.tree)?.delete(&key)?;
     db.close()?;
     if found { Ok(()) } else { Err(no_such_key(&key, &args.at.on.tree)) }
@@ -82,11 +84,16 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
         trees.push((name, records));
     }
     let stats = db.stats();
+    // A database that is open for reading has no log in use, but it has the file.
+    let log_bytes = fs::metadata(args.db.join("log")).map_or(0, |metadata| metadata.len());
     let mut out = String::new();
     if args.json {
-        out = stat_json::object(&stats, &trees).to_string();
+        out = stat_json::object(&stats, log_bytes, &trees).to_string();
     } else {
         out += &stats.to_string();
+        if stats.log.is_none() {
+            out += &format!("{:<24}{log_bytes} bytes, 0 live\n", "log");
+        }
         for (name, records) in &trees {
             let name = keys::escaped(name.as_bytes());
             out += &format!("tree {name:<18} {}\n", counted(*records, "record"));
@@ -96,6 +103,21 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
         out.push('\n');
     }
     print(out.as_bytes())
+}
+
+/// Runs `latchkv recover`.
+pub(crate) fn recover(global: &Global, args: &OnDb) -> Outcome {
+    match open::read_only(global, &args.db) {
+        Err(Failure::NotClosed(_)) => {}
+        Err(failure) => return Err(failure),
+        Ok(_) => {
+            if !global.quiet {
+                eprintln!("{} was closed: there is nothing to apply", args.db.display());
+            }
+            return Ok(());
+        }
+    }
+    Ok(open::existing(global, &args.db, Durability::Sync)?.close()?)
 }
 
 /// Runs `latchkv check`.

@@ -80,7 +80,7 @@ pub(crate) fn key_argument(name: &str, argument: &OsStr, hex: bool) -> Outcome<V
 }
 
 /// The part of the tree that is meant; `None` where bounds exclude everything.
-fn range(tree: &Tree, part: &Part) -> Outcome<Option<Range>> {
+fn range(tree: &Tree, part: &Part) -> Outcome<Option<Range<'static>>> {
     if let Some(prefix) = &part.prefix {
         return Ok(Some(tree.prefix(&key_argument("--prefix", prefix, part.hex)?)));
     }

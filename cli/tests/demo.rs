@@ -20,6 +20,7 @@ fn the_demo_ends_with_ok_and_leaves_nothing() {
     let ran = run(command, b"");
     assert_eq!(ran.code, 0, "{}{}", ran.text(), ran.err);
     assert!(ran.text().contains("50 files equal the disk's"), "{}", ran.text());
+    assert!(ran.text().contains(" found, each whole; "), "{}", ran.text());
     assert!(ran.text().lines().any(|line| line.starts_with("OK")), "{}", ran.text());
     assert_eq!(fs::read_dir(&temporary).expect("folder").count(), 0);
 

@@ -118,6 +118,13 @@ fn input_larger_than_the_sort_memory_gives_the_same_tree() {
     // Again into the tree that has everything: nothing changes.
     assert!(load("at-once", &["--sort-memory", "20K"]) == at_once);
     assert!(load("in-pieces", &[]) == at_once);
+    // However many records a commit has.
+    for batch in ["1", "7", "100000"] {
+        let db = format!("batches-of-{batch}");
+        assert!(load(&db, &["--sort-memory", "50K", "--batch", batch]) == at_once);
+        assert!(load(&db, &["--batch", batch]) == at_once);
+        assert_eq!(place.run_on(&db, "trees", &NONE, b"").text(), "main\n");
+    }
     for db in ["at-once", "in-pieces"] {
         assert_eq!(place.run_on(db, "trees", &NONE, b"").text(), "main\n");
         assert_eq!(place.run_on(db, "check", &NONE, b"").code, 0);
@@ -159,7 +166,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_created() {
     let place = Place::new();
     let unclear = place.file("in.txt", ENTRIES);
     assert!(place.fails(2, "load", &[unclear.as_os_str()]).contains("--format"));
-    let tree = ["--tree", "latchkv.loading.0", "--format", "tsv"].map(OsStr::new);
+    let tree = ["--tree", "latchkv.load", "--format", "tsv"].map(OsStr::new);
     place.fails(2, "load", &[&[unclear.as_os_str()][..], &tree].concat());
     let missing = place.path("none.tsv");
     assert!(place.fails(3, "load", &[missing.as_os_str()]).contains("none.tsv"));

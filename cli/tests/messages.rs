@@ -98,14 +98,14 @@ fn files_that_may_not_be_read_or_written_say_what_to_do() {
     let db = place.path("db");
     let text = db.to_str().expect("UTF-8");
     fs::set_permissions(&db, Permissions::from_mode(0o755)).expect("own folder");
-    for name in ["lock", "data"] {
+    for name in ["lock", "data", "log"] {
         fs::set_permissions(db.join(name), Permissions::from_mode(0o644)).expect("own file");
     }
     let Some(read) = as_nobody(&place, &["get", text, "k"]) else { return };
     assert_eq!((read.code, read.text()), (0, "v\n"), "{}", read.err);
     // Somebody else's files can be read but not written.
     fs::set_permissions(&db, Permissions::from_mode(0o555)).expect("own folder");
-    for name in ["lock", "data"] {
+    for name in ["lock", "data", "log"] {
         fs::set_permissions(db.join(name), Permissions::from_mode(0o444)).expect("own file");
     }
     let written = as_nobody(&place, &["put", text, "k", "w"]).expect("it ran before");

@@ -114,6 +114,30 @@ fn statistics_are_text_or_one_json_object() {
     let json: serde_json::Value =
         serde_json::from_str(&place.ok("stat", &["--json"])).expect("JSON");
     assert!(json.is_object());
+    assert!(json["log"]["file_bytes"].as_u64() > Some(0), "{json}");
+    assert_eq!(json["snapshots"]["count"], 0);
+    assert!(place.ok("stat", &NONE).lines().any(|line| line.starts_with("log ")));
+}
+
+#[test]
+fn every_durability_leaves_the_same_records() {
+    let place = Place::new();
+    let input = place.file("in.tsv", "a\t1\nb\t2\n");
+    let mut want = String::from("a\t1\nb\t2\n");
+    place.ok("put", &["a", "old"]);
+    for level in ["none", "buffered", "sync"] {
+        let durability = ["--durability", level];
+        place.ok("put", &[&[level, "v"][..], &durability].concat());
+        place.ok("put", &[&["gone", "v"][..], &durability].concat());
+        place.ok("del", &[&["gone"][..], &durability].concat());
+        let options = durability.map(OsStr::new);
+        place.ok("load", &[input.as_os_str(), options[0], options[1]]);
+        want += &format!("{level}\tv\n");
+        let mut lines: Vec<&str> = want.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(place.ok("scan", &["--values"]), lines.join("\n") + "\n");
+    }
+    place.fails(2, "put", &["k", "v", "--durability", "often"]);
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! `latchkv demo`: the engine at work on real files, and the proof that nothing was lost.
 //!
 //! ```text
-//! find -> take in -> build -> work at once -> close -> reopen -> check -> compare
-//!         8 threads   bulk     8 threads and   everything        all pages   files with the disk,
-//!         read+put    load     a checkpoint    durable           read        work with its models
+//! find -> take in -> build -> work at once -> close -> kill, recover -> reopen -> check -> compare
+//!         8 threads   bulk     8 threads and   all     a process of          all pages   files with the disk,
+//!         read+put    load     a checkpoint    durable its own, see `crash`  read        work with its models
 //! ```
 //!
 //! It ends with OK and 0, or with FAILED, the reason and 3. Bounded: so many files, so many bytes, so
 //! many seconds. Nothing outside a temporary folder is written, and that is removed unless `--keep`.
 
+mod committer;
+mod crash;
 mod files;
 mod work;
+
+pub(crate) use committer::commit_until_killed;
 
 use crate::args::{Demo, Global};
 use crate::exit::{Failure, Outcome};
@@ -28,6 +32,8 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 8;
 /// Cache unless `--cache` says otherwise, in bytes: small, so that pages are evicted and read again.
 const CACHE_BYTES: u64 = 64 << 20;
+/// Time after which the committing process is killed.
+const KILL_AFTER: Duration = Duration::from_millis(1500);
 /// Name of the tree of files.
 const FILES_TREE: &str = "files";
 /// Name of the tree that the threads work on.
@@ -52,7 +58,9 @@ pub(crate) fn demo(global: &Global, args: &Demo) -> Outcome {
         say(&format!("the database is kept in {}", path.display()))?;
     }
     match &outcome {
-        Ok(()) => say("OK: every key was found where it should be, before and after reopening")?,
+        Ok(()) => say(
+            "OK: every key was found where it should be, and every acknowledged commit after the kill",
+        )?,
         Err(Failure::BrokenPipe) => {}
         Err(_) => say("FAILED")?,
     }
@@ -75,7 +83,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     say(&format!("files from {}", roots.join(", ")))?;
     table.row("find", time, several(found.files.len() as u64, "file"))?;
 
-    let db = open::options(&global).create(path)?;
+    let db = open::options(&global).durability(args.durability.level()).create(path)?;
     let tree = db.tree(FILES_TREE)?;
     let key_bytes_max = db.limits().key_bytes_max;
     let (taken, time) = timed(|| files::take_in(&tree, &found.files, key_bytes_max))?;
@@ -110,6 +118,20 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     let ((), time) = timed(|| Ok(db.close()?))?;
     let data_bytes = files::bytes_below(path);
     table.row("close", time, format!("{} on disk", HumanBytes(data_bytes)))?;
+
+    let writer = crash::start(&global, path)?;
+    let (killed, time) = timed(|| writer.kill_after(KILL_AFTER))?;
+    let acknowledged = killed.acknowledged();
+    let what = format!(
+        "a process of its own, {} threads, {} acknowledged, killed",
+        crash::THREADS,
+        several(acknowledged, "durable commit"),
+    );
+    table.row("commit", time, what)?;
+    let (recovered, time) = timed(|| crash::recover(&global, path))?;
+    table.row("recover", time, format!("{} of the log applied", several(recovered, "commit")))?;
+    let (text, time) = timed(|| killed.verify(&global, path))?;
+    table.row("look for them", time, text)?;
 
     let (db, time) = timed(|| open::read_only(&global, path))?;
     table.row("reopen", time, String::new())?;

@@ -7,8 +7,11 @@
 //! | `Write` | second | kept until the sort memory is full, then written in order |
 //!
 //! The first pass writes nothing. It ends either with everything in one run, so that no second pass is
-//! needed, or with the knowledge that the second will meet nothing bad (unless the input changes).
+//! needed, or with the knowledge that the second will meet nothing bad (unless the input changes). It also
+//! takes the fingerprint of the input (see [`super::resume`]). The second passes over what an earlier load has
+//! written.
 
+use super::resume::Fingerprint;
 use super::run::Run;
 use super::writer::Writer;
 use crate::exit::{Failure, Outcome};
@@ -75,6 +78,8 @@ pub(super) enum Mode<'w, 'd> {
         run: Run,
         /// Writes.
         writer: &'w mut Writer<'d>,
+        /// Records still to be passed over.
+        pass_over: u64,
     },
 }
 
@@ -87,6 +92,8 @@ pub(super) struct Intake<'w, 'd> {
     pub(super) tally: Tally,
     /// Names of the trees, in order of appearance.
     pub(super) trees: Vec<String>,
+    /// What makes this input known again; of a first pass.
+    pub(super) fingerprint: Fingerprint,
     rules: &'w Rules,
     progress: Progress,
     tree: u32,
@@ -100,6 +107,7 @@ impl<'w, 'd> Intake<'w, 'd> {
             mode,
             tally: Tally::default(),
             trees: Vec::new(),
+            fingerprint: Fingerprint::default(),
             rules,
             progress,
             tree: 0,
@@ -107,29 +115,39 @@ impl<'w, 'd> Intake<'w, 'd> {
         };
         if let Some(tree) = &rules.tree {
             intake.trees.push(tree.clone());
+            intake.fingerprint.tree(tree);
         }
         intake
     }
 
     /// Writes what is left. Does nothing in a pass that does not write.
     pub(super) fn finish(&mut self) -> Outcome {
-        if let Mode::Write { run, writer } = &mut self.mode
+        if let Mode::Write { run, writer, .. } = &mut self.mode
             && !run.is_empty()
         {
             run.sort();
-            writer.write(&self.trees, run)?;
+            writer.write_piece(&self.trees, run)?;
             run.clear();
         }
         Ok(())
     }
 
-    fn keep(&mut self, key: &[u8], value: Value<'_>) -> Outcome {
+    fn keep(&mut self, place: Place<'_>, key: &[u8], value: Value<'_>) -> Outcome {
+        if self.trees.is_empty() {
+            self.trees.push(self.rules.tree_default.clone());
+            self.fingerprint.tree(&self.rules.tree_default);
+        }
+        match &mut self.mode {
+            Mode::Write { pass_over, .. } if *pass_over > 0 => {
+                *pass_over -= 1;
+                return Ok(());
+            }
+            Mode::Write { .. } => {}
+            Mode::Gather(_) | Mode::Check => self.fingerprint.record(place, key, value),
+        }
         let Value::Bytes(value) = value else {
             return Ok(());
         };
-        if self.trees.is_empty() {
-            self.trees.push(self.rules.tree_default.clone());
-        }
         let full = match &mut self.mode {
             Mode::Gather(run) | Mode::Write { run, .. } => {
                 run.push(self.tree, key, value);
@@ -160,12 +178,14 @@ impl Sink for Intake<'_, '_> {
             return Ok(());
         }
         let name = name.unwrap_or(&self.rules.tree_default);
+        super::not_a_reserved_name(name)?;
         let known = self.trees.iter().position(|known| known == name);
         let index = known.unwrap_or_else(|| {
             self.trees.push(name.to_string());
             self.trees.len() - 1
         });
         self.tree = u32::try_from(index).expect("a name takes more than a byte of the input");
+        self.fingerprint.tree(&self.trees[index]);
         Ok(())
     }
 
@@ -190,7 +210,7 @@ impl Sink for Intake<'_, '_> {
         }
         self.tally.records += 1;
         self.tally.bytes += key_bytes + value_bytes;
-        self.keep(key, value)
+        self.keep(place, key, value)
     }
 
     fn bad(&mut self, place: Place<'_>, why: String) -> Outcome {
@@ -217,7 +237,11 @@ impl Sink for Intake<'_, '_> {
     }
 
     fn wants_values(&self) -> bool {
-        !matches!(self.mode, Mode::Check)
+        match self.mode {
+            Mode::Gather(_) => true,
+            Mode::Check => false,
+            Mode::Write { pass_over, .. } => pass_over == 0,
+        }
     }
 
     fn value_bytes_max(&self) -> u64 {

@@ -1,40 +1,45 @@
 //! `latchkv load`: a folder or a file becomes a tree.
 //!
 //! ```text
+//! was a load into this database interrupted?  --yes--> its progress
 //! input --first pass--> everything parsed and within limits? --no--> exit 3, nothing written
-//!                        |
-//!           fits into the sort memory?  --yes--> sort, write
+//!                        |  the same input as that of the progress? --no--> exit 3, nothing written
+//!           fits into the sort memory?  --yes--> sort, write what is missing
 //!                        | no
-//!                        +--second pass--> sort and write piece by piece
-//! then name the trees, checkpoint, close
+//!                        +--second pass--> sort and write what is missing, piece by piece
+//! then sync, checkpoint, close
 //! ```
 //!
-//! [`intake`] decides about records, [`run`] sorts them, [`writer`] makes trees of them; what each of
-//! them promises stands there.
+//! [`intake`] decides about records, [`run`] sorts them, [`writer`] commits them, [`resume`] knows how far the
+//! load is; what each of them promises stands there.
 
 mod intake;
+mod resume;
 mod run;
 mod writer;
+
+pub(crate) use resume::PROGRESS_TREE;
 
 use crate::args::{DEFAULT_TREE, Global, Load};
 use crate::exit::{Failure, Outcome};
 use crate::input::{Columns, Input};
 use crate::open;
 use crate::progress::{Progress, Unit};
-use crate::words::plural;
+use crate::words::{counted, plural};
 use indicatif::{HumanBytes, HumanCount};
 use intake::{Intake, Mode, Rules, Tally};
 use latchkv::Db;
+use resume::Progress as LoadProgress;
 use run::Run;
 use std::path::Path;
 use std::time::Instant;
-use writer::{STAGING_PREFIX, Writer};
+use writer::{Pace, Writer};
 
-/// Refuses the names of trees that are being loaded: the next load drops what it finds under them.
-pub(crate) fn not_a_staging_name(name: &str) -> Outcome {
-    if name.starts_with(STAGING_PREFIX) {
+/// Refuses the names of trees in which loads keep their progress.
+pub(crate) fn not_a_reserved_name(name: &str) -> Outcome {
+    if name.starts_with(PROGRESS_TREE) {
         return Err(Failure::Usage(format!(
-            "tree {name:?}: names that begin with {STAGING_PREFIX} are taken: choose another"
+            "tree {name:?}: names that begin with {PROGRESS_TREE} are taken: choose another"
         )));
     }
     Ok(())
@@ -44,7 +49,7 @@ pub(crate) fn not_a_staging_name(name: &str) -> Outcome {
 pub(crate) fn load(global: &Global, args: Load) -> Outcome {
     let started = Instant::now();
     if let Some(name) = &args.tree {
-        not_a_staging_name(name)?;
+        not_a_reserved_name(name)?;
     }
     let columns = args.key_column.zip(args.value_column);
     let columns = columns.map(|(key, value)| Columns { key, value });
@@ -53,7 +58,8 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         (None, false) => Some(DEFAULT_TREE.to_string()),
         (tree, _) => tree,
     };
-    let opened = open::or_create(global, &args.db)?;
+    let pace = Pace { rows_max: args.batch, durability: args.durability.level() };
+    let mut opened = open::or_create(global, &args.db, pace.durability)?;
     let mut rules = Rules {
         key_bytes_max: 0,
         value_bytes_max: 0,
@@ -68,15 +74,20 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         },
     };
     rules.set_limits(&opened.db.limits());
-    let (tally, lengths) = match fill(global, &opened.db, &input, &rules) {
+    let mut rows_written = 0;
+    let filled =
+        fill(global, &opened.db, &input, &mut rules, pace, args.restart, &mut rows_written);
+    let (tally, lengths) = match filled {
         Ok(done) => done,
         Err(failure) => {
+            if rows_written > 0 {
+                opened.keep();
+            }
             opened.abandon();
             return Err(failure);
         }
     };
-    let is_new = opened.is_new();
-    opened.close().map_err(|failure| lost(failure, is_new))?;
+    opened.close().map_err(not_closed)?;
     report(global, &tally, &lengths, started);
     Ok(())
 }
@@ -86,35 +97,73 @@ fn fill(
     global: &Global,
     db: &Db,
     input: &Input,
-    rules: &Rules,
+    rules: &mut Rules,
+    pace: Pace,
+    restart: bool,
+    rows_written: &mut u64,
 ) -> Outcome<(Tally, Vec<(String, u64)>)> {
-    writer::drop_leftovers(db)?;
+    let unfinished = if restart { None } else { LoadProgress::find(db)? };
+    if let Some(unfinished) = &unfinished {
+        rules.sort_bytes_max = unfinished.sort_memory;
+    }
+    let rules = &*rules;
     let reading = || Progress::start(global.quiet, "reading", Unit::Bytes, input.bytes());
     let mut first = Intake::new(rules, Mode::Gather(Run::default()), reading());
-    input.read(&mut first).map_err(|failure| with_note(failure, "nothing was loaded"))?;
-    let Intake { mode, tally, trees, .. } = first;
+    let more = if unfinished.is_some() { "more " } else { "" };
+    let nothing = format!("nothing {more}was loaded; once this is mended, load again");
+    input.read(&mut first).map_err(|failure| with_note(failure, &nothing))?;
+    let Intake { mode, tally, trees, fingerprint, .. } = first;
 
-    let mut writer = Writer::new(db, global.quiet, tally.records);
+    let goes_on = unfinished.is_some();
+    if restart {
+        LoadProgress::forget(db)?;
+    }
+    let progress = match unfinished {
+        None => LoadProgress::new(&rules.input, &fingerprint, rules.sort_bytes_max),
+        Some(unfinished) => {
+            unfinished.check(&rules.input, &fingerprint)?;
+            if !global.quiet {
+                let (done, all) = (HumanCount(unfinished.done()), HumanCount(unfinished.records));
+                eprintln!(
+                    "a load of this input was interrupted: going on behind {done} of {all} records"
+                );
+            }
+            unfinished
+        }
+    };
+    let pass_over = progress.finished;
+    let mut writer = Writer::new(db, pace, progress, global.quiet);
+    if goes_on {
+        writer.adopt_progress_tree()?;
+    }
     let (written, tally) = match mode {
         Mode::Gather(mut run) => {
             run.sort();
-            (writer.write(&trees, &run), tally)
+            let written = if run.is_empty() { Ok(()) } else { writer.write_all(&trees, &run) };
+            (written, tally)
         }
         _ => {
             let quiet = Progress::start(true, "", Unit::Bytes, None);
-            let mode = Mode::Write { run: Run::default(), writer: &mut writer };
+            let mode = Mode::Write { run: Run::default(), writer: &mut writer, pass_over };
             let mut second = Intake::new(rules, mode, quiet);
             let read = input.read(&mut second);
             (read.and_then(|()| second.finish()), second.tally)
         }
     };
-    match written.and_then(|()| writer.finish(&trees)) {
-        Ok(()) => drop(writer),
-        Err(failure) => {
-            let remains = writer.undo(&trees);
-            return Err(with_note(failure, &remains));
-        }
-    }
+    let finished = written.and_then(|()| writer.finish(&trees));
+    *rows_written = writer.rows_written();
+    drop(writer);
+    finished.map_err(|failure| {
+        let remains = match *rows_written {
+            0 => nothing,
+            rows => format!(
+                "{} {} in; once this is mended, load again: it goes on behind",
+                counted(rows, "record"),
+                if rows == 1 { "is" } else { "are" }
+            ),
+        };
+        with_note(failure, &remains)
+    })?;
     let mut lengths = Vec::new();
     for name in trees {
         let length = db.tree(&name)?.len()?;
@@ -123,22 +172,19 @@ fn fill(
     Ok((tally, lengths))
 }
 
-/// Says what a failure has left behind. Loading again is always right: the same keys get the same values.
+/// Says what a failure has left behind.
 fn with_note(failure: Failure, note: &str) -> Failure {
     match failure {
-        Failure::Error(message) => {
-            Failure::Error(format!("{message}\n{note}; once this is mended, load again"))
-        }
+        Failure::Error(message) => Failure::Error(format!("{message}\n{note}")),
         other => other,
     }
 }
 
-/// Everything was written, but the last checkpoint failed.
-fn lost(failure: Failure, is_new: bool) -> Failure {
-    let state = if is_new { "it is empty or as far as" } else { "it is as it was, or as far as" };
+/// Everything is in the log, but the last checkpoint failed.
+fn not_closed(failure: Failure) -> Failure {
     Failure::Error(format!(
-        "{failure}\nwhat was loaded could not be made durable: {state} an earlier checkpoint took it; \
-         once this is mended, load again"
+        "{failure}\neverything is loaded and durable in the log, but could not be written to its place: once this is \
+         mended, the next opening for writing does it"
     ))
 }
 

@@ -12,7 +12,14 @@
 pub(super) struct Run {
     bytes: Vec<u8>,
     records: Vec<Record>,
+    /// Records that arrived, those of equal keys among them.
+    arrived: u64,
 }
+
+/// Memory that a record is counted with beside its bytes. Not what it takes by chance: a load that goes on after an
+/// interruption must cut the input where the program that began it did.
+const RECORD_COST_BYTES: usize = 32;
+const _: () = assert!(size_of::<Record>() <= RECORD_COST_BYTES);
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
@@ -35,6 +42,7 @@ impl Record {
 impl Run {
     /// Adds a record. Key and value have at most 4 GiB each; callers check against far lower limits.
     pub(super) fn push(&mut self, tree: u32, key: &[u8], value: &[u8]) {
+        self.arrived += 1;
         let small = "lengths were checked against the limits of the database";
         self.records.push(Record {
             at: self.bytes.len(),
@@ -46,9 +54,15 @@ impl Run {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Memory that the records take, in bytes.
+    /// Memory that the records take, in bytes; the same for the same records, whatever the program and machine.
+    /// To be asked before they are sorted.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.bytes.len() + self.records.len() * size_of::<Record>()) as u64
+        (self.bytes.len() + self.records.len() * RECORD_COST_BYTES) as u64
+    }
+
+    /// Number of records that arrived since the run was made or cleared.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// Whether there are no records.
@@ -60,6 +74,7 @@ impl Run {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
+        self.arrived = 0;
     }
 
     /// Orders by tree and key; of equal keys only the last that arrived stays.
@@ -106,6 +121,17 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// Their number.
+    pub(super) fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// All but the first `count`.
+    pub(super) fn skip(&self, count: u64) -> Records<'a> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        Records { bytes: self.bytes, records: self.records.get(count..).unwrap_or(&[]) }
+    }
+
     /// Keys and values.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let bytes = self.bytes;
@@ -139,6 +165,7 @@ mod tests {
                 model.insert((tree, key), value);
             }
             run.sort();
+            assert_eq!(run.arrived(), 200);
             let want: Vec<_> = model.into_iter().map(|((tree, k), v)| (tree, k, v)).collect();
             assert_eq!(sorted(&run), want);
         }
@@ -150,7 +177,7 @@ mod tests {
         run.push(0, b"a", b"1");
         assert!(run.memory_bytes() > 2 && !run.is_empty());
         run.clear();
-        assert!(run.is_empty() && run.memory_bytes() == 0);
+        assert!(run.is_empty() && run.memory_bytes() == 0 && run.arrived() == 0);
         run.push(1, b"", b"");
         run.sort();
         assert_eq!(sorted(&run), [(1, vec![], vec![])]);

@@ -1,145 +1,204 @@
-//! Writes sorted runs into trees, all or nothing where that can be had.
+//! Writes sorted runs into trees, in commits that each know how far the load is.
 //!
 //! ```text
-//! tree absent or empty    staging tree <- bulk load, puts;  at the end: drop the empty one, rename
-//! tree with records       puts in place
+//! all of the input, tree empty     bulk load: one step
+//! else                             batch of records + progress, batch + progress, .., batch - progress
 //! ```
 //!
 //! Invariants:
-//! - \[W1\] A tree that had no records has either all of the input or none of it, whatever fails and
-//!   whenever the process dies: its name appears only once everything is in.
-//! - \[W2\] In a tree that had records, each record of the input is there whole or not at all, and after a
-//!   failure the number of those that are there is known.
-//! - \[W3\] Staging trees of a process that died are dropped by the next load.
+//! - \[W1\] A tree that held no records, loaded from input that fits into the sort memory, has either all of its
+//!   records or none, whatever fails and whenever the process dies.
+//! - \[W2\] All else goes in by batches, each whole or not at all, in one order, and the progress says up to where
+//!   (\[R1\] of [`super::resume`]). So what is loaded after an interruption is what is missing.
+//!
+//! A load that is one bulk load, or one batch, keeps no progress: there is nothing to go on with.
 //!
 //! Tested in `tests/` through the program, with kills.
 
-use super::run::{Records, Run};
-use crate::exit::Outcome;
-use crate::progress::{Progress, Unit};
-use crate::words::counted;
-use latchkv::{Db, Tree};
+use super::resume::{PROGRESS_KEY, PROGRESS_TREE, Progress};
+use super::run::Run;
+use crate::exit::{Failure, Outcome};
+use crate::progress::{Progress as Shown, Unit};
+use latchkv::{Db, Durability, Tree, WriteBatch};
 
-/// Names of staging trees begin with this; no tree can be loaded under such a name.
-pub(super) const STAGING_PREFIX: &str = "latchkv.loading.";
+/// Bytes of a batch, after which it is committed whatever its rows: well within one record of the log.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// How records are committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Records of a commit at most.
+    pub(super) rows_max: u64,
+    /// What a commit waits for.
+    pub(super) durability: Durability,
+}
 
 /// Writes into the trees of one database.
 pub(super) struct Writer<'d> {
     db: &'d Db,
-    targets: Vec<Option<Target>>,
+    pace: Pace,
+    trees: Vec<Option<Tree>>,
     progress: Progress,
-}
-
-struct Target {
-    tree: Tree,
-    /// Name of the staging tree; `None` for a tree that had records and for one that is complete.
-    staging: Option<String>,
-    /// Records put in place of a tree that had some.
-    in_place: u64,
+    progress_tree: Option<Tree>,
+    batch: WriteBatch,
+    batch_rows: u64,
+    /// Records that this process has brought in.
+    rows_written: u64,
+    shown: Shown,
 }
 
 impl std::fmt::Debug for Writer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("targets", &self.targets.len()).finish_non_exhaustive()
+        f.debug_struct("Writer").field("progress", &self.progress).finish_non_exhaustive()
     }
 }
 
 impl<'d> Writer<'d> {
-    /// A writer; `records` is the number that will be written, for the progress.
-    pub(super) fn new(db: &'d Db, quiet: bool, records: u64) -> Writer<'d> {
-        let progress = Progress::start(quiet, "writing", Unit::Records, Some(records));
-        Writer { db, targets: Vec::new(), progress }
+    /// A writer that goes on where `progress` is.
+    pub(super) fn new(db: &'d Db, pace: Pace, progress: Progress, quiet: bool) -> Writer<'d> {
+        let mut shown = Shown::start(quiet, "writing", Unit::Records, Some(progress.records));
+        shown.set(progress.done());
+        let batch = WriteBatch::new();
+        Writer {
+            db,
+            pace,
+            trees: Vec::new(),
+            progress,
+            progress_tree: None,
+            batch,
+            batch_rows: 0,
+            rows_written: 0,
+            shown,
+        }
     }
 
-    /// Writes a sorted run; its trees are indices into `names`.
-    pub(super) fn write(&mut self, names: &[String], run: &Run) -> Outcome {
+    /// Writes a sorted run that is the whole input; its trees are indices into `names`.
+    pub(super) fn write_all(&mut self, names: &[String], run: &Run) -> Outcome {
+        self.write(names, run, true)
+    }
+
+    /// Writes a sorted run that is a piece of the input.
+    pub(super) fn write_piece(&mut self, names: &[String], run: &Run) -> Outcome {
+        self.write(names, run, false)
+    }
+
+    fn write(&mut self, names: &[String], run: &Run, is_all: bool) -> Outcome {
+        let mut pass_over = self.progress.written;
         for (index, records) in run.trees() {
-            let index = index as usize;
-            if self.targets.len() <= index {
-                self.targets.resize_with(index + 1, || None);
+            let skipped = pass_over.min(records.len());
+            pass_over -= skipped;
+            let records = records.skip(skipped);
+            if records.len() == 0 {
+                continue;
             }
-            if self.targets[index].is_none() {
-                self.targets[index] = Some(prepare(self.db, index, &names[index])?);
+            let tree = self.tree(names, index as usize)?;
+            if is_all && skipped == 0 && tree.is_empty()? {
+                if self.batch_rows > 0 {
+                    self.commit()?;
+                }
+                tree.bulk_load(records.iter().inspect(|_| self.shown.add(1)))?;
+                self.rows_written += records.len();
+                self.progress.written += records.len();
+                let is_last = index as usize + 1 >= names.len();
+                if !is_last {
+                    self.commit()?;
+                }
+                continue;
             }
-            let target = self.targets[index].as_mut().expect("prepared above");
-            target.write(records, &mut self.progress)?;
+            for (key, value) in records.iter() {
+                // By what it will be, so that no batch is over the limit for more than one record.
+                let bytes = self.batch.bytes() + key.len() + value.len();
+                let is_full = self.batch_rows >= self.pace.rows_max || bytes > BATCH_BYTES_MAX;
+                if is_full && self.batch_rows > 0 {
+                    self.commit()?;
+                }
+                self.batch.put(&tree, key, value)?;
+                self.batch_rows += 1;
+            }
+        }
+        self.end_piece(run.arrived())
+    }
+
+    /// The rest of a piece, and the step to the next.
+    fn end_piece(&mut self, arrived: u64) -> Outcome {
+        let rows = std::mem::take(&mut self.batch_rows);
+        self.progress.finished += arrived;
+        self.progress.written = 0;
+        let done = self.commit_batch();
+        if done.is_ok() {
+            self.rows_written += rows;
+            self.shown.set(self.progress.done());
+        }
+        done
+    }
+
+    /// Commits the batch and its progress, within a piece.
+    fn commit(&mut self) -> Outcome {
+        let rows = std::mem::take(&mut self.batch_rows);
+        self.progress.written += rows;
+        self.commit_batch()?;
+        self.rows_written += rows;
+        self.shown.add(rows);
+        Ok(())
+    }
+
+    fn commit_batch(&mut self) -> Outcome {
+        let mut batch = std::mem::take(&mut self.batch);
+        let is_last = self.progress.is_complete();
+        match (&self.progress_tree, is_last) {
+            (None, true) => {}
+            (Some(tree), true) => batch.delete(tree, PROGRESS_KEY)?,
+            (_, false) => {
+                let tree = self.progress_tree()?;
+                batch.put(&tree, PROGRESS_KEY, self.progress.to_bytes())?;
+            }
+        }
+        if !batch.is_empty() {
+            self.db.write_with(&batch, self.pace.durability)?;
         }
         Ok(())
     }
 
-    /// Gives every tree its name. Trees of which no record came are created empty.
+    fn progress_tree(&mut self) -> Outcome<Tree> {
+        if self.progress_tree.is_none() {
+            self.progress_tree = Some(self.db.tree(PROGRESS_TREE)?);
+        }
+        Ok(self.progress_tree.clone().expect("made above"))
+    }
+
+    fn tree(&mut self, names: &[String], index: usize) -> Outcome<Tree> {
+        if self.trees.len() <= index {
+            self.trees.resize_with(index + 1, || None);
+        }
+        if self.trees[index].is_none() {
+            self.trees[index] = Some(self.db.tree(&names[index])?);
+        }
+        Ok(self.trees[index].clone().expect("opened above"))
+    }
+
+    /// Creates the trees of which no record came, forgets the progress, and makes everything durable.
     pub(super) fn finish(&mut self, names: &[String]) -> Outcome {
-        for (index, name) in names.iter().enumerate() {
-            match self.targets.get_mut(index).and_then(Option::as_mut) {
-                Some(Target { staging: Some(staging), .. }) => {
-                    self.db.drop_tree(name)?;
-                    self.db.rename_tree(staging, name)?;
-                }
-                Some(_) => {}
-                None => drop(self.db.tree(name)?),
-            }
-            if let Some(target) = self.targets.get_mut(index).and_then(Option::as_mut) {
-                target.staging = None;
-            }
+        if !self.progress.is_complete() {
+            return Err(Failure::Error(
+                "the input changed while it was read: it had other records the second time".into(),
+            ));
         }
-        Ok(())
+        for index in 0..names.len() {
+            self.tree(names, index)?;
+        }
+        if self.progress_tree.take().is_some() {
+            Progress::forget(self.db)?;
+        }
+        Ok(self.db.sync()?)
     }
 
-    /// After a failure: drops what is not complete and says what remains.
-    pub(super) fn undo(self, names: &[String]) -> String {
-        let mut remains = Vec::new();
-        for (target, name) in self.targets.into_iter().zip(names) {
-            match target {
-                Some(Target { staging: Some(staging), .. }) => {
-                    // What cannot be dropped now is dropped by the next load [W3].
-                    let _ = self.db.drop_tree(&staging);
-                }
-                Some(Target { in_place, .. }) if in_place > 0 => {
-                    remains.push(format!(
-                        "{} {} in tree {name:?}, which had others before",
-                        counted(in_place, "record"),
-                        if in_place == 1 { "is" } else { "are" }
-                    ));
-                }
-                _ => {}
-            }
-        }
-        if remains.is_empty() { "nothing was loaded".into() } else { remains.join("; ") }
+    /// Goes on with the progress that was found in the database.
+    pub(super) fn adopt_progress_tree(&mut self) -> Outcome {
+        self.progress_tree().map(drop)
     }
-}
 
-/// Drops what a killed load has left.
-pub(super) fn drop_leftovers(db: &Db) -> Outcome {
-    for name in db.trees()? {
-        if name.starts_with(STAGING_PREFIX) {
-            db.drop_tree(&name)?;
-        }
-    }
-    Ok(())
-}
-
-fn prepare(db: &Db, index: usize, name: &str) -> Outcome<Target> {
-    let existing = db.open_tree(name)?;
-    if let Some(tree) = existing
-        && !tree.is_empty()?
-    {
-        return Ok(Target { tree, staging: None, in_place: 0 });
-    }
-    let staging = format!("{STAGING_PREFIX}{index}");
-    Ok(Target { tree: db.tree(&staging)?, staging: Some(staging), in_place: 0 })
-}
-
-impl Target {
-    fn write(&mut self, records: Records<'_>, progress: &mut Progress) -> Outcome {
-        if self.staging.is_some() && self.tree.is_empty()? {
-            self.tree.bulk_load(records.iter().inspect(|_| progress.add(1)))?;
-            return Ok(());
-        }
-        for (key, value) in records.iter() {
-            self.tree.put(key, value)?;
-            progress.add(1);
-            self.in_place += u64::from(self.staging.is_none());
-        }
-        Ok(())
+    /// Records that this process has brought in.
+    pub(super) fn rows_written(&self) -> u64 {
+        self.rows_written
     }
 }

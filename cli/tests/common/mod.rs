@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A folder of its own for a test, with a place for a database in it.
@@ -158,3 +158,24 @@ pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// No arguments.
 pub(crate) const NONE: [&str; 0] = [];
+
+/// The size that a test is to have: `usual`, or that times the percentage in LATCHKV_TEST_SCALE; 1 at least.
+pub(crate) fn scaled(usual: usize) -> usize {
+    let percent = std::env::var("LATCHKV_TEST_SCALE").ok().and_then(|text| text.parse().ok());
+    (usual * percent.unwrap_or(100) / 100).max(1)
+}
+
+/// Kills the program as with kill -9, and waits until nothing of it holds the database any more.
+pub(crate) fn kill(child: &mut Child, db: &Path) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    child.wait().expect("it ends");
+    // The kernel may have to finish what was under way before it gives up the lock.
+    loop {
+        let mut command = bare_program();
+        command.arg("log").arg(db).args(["--limit", "0"]);
+        if !run(command, b"").err.contains("is open in") {
+            return;
+        }
+    }
+}
