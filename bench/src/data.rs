@@ -6,6 +6,10 @@
 pub(crate) type Key = [u8; 24];
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 150;
+/// A value.
+pub(crate) type Value = [u8; VALUE_BYTES];
+/// A key and its value.
+pub(crate) type Record = (Key, Value);
 /// Bytes of a record without anything that an engine adds.
 pub(crate) const RECORD_BYTES: u64 = 24 + VALUE_BYTES as u64;
 
@@ -38,7 +42,7 @@ impl Data {
     }
 
     /// The value of record `at` after `version` updates.
-    pub(crate) fn value(&self, at: u64, version: u64) -> [u8; VALUE_BYTES] {
+    pub(crate) fn value(&self, at: u64, version: u64) -> Value {
         let mut word = mix(self.seed ^ at ^ version << 48) | 1;
         let mut value = [0; VALUE_BYTES];
         for chunk in value.chunks_mut(8) {
@@ -49,6 +53,11 @@ impl Data {
             chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
         }
         value
+    }
+
+    /// Record `at` after `version` updates.
+    pub(crate) fn record(&self, at: u64, version: u64) -> Record {
+        (self.key(at), self.value(at, version))
     }
 
     /// Keys in ascending order, with the numbers of their records.

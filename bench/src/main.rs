@@ -32,6 +32,8 @@ struct Args {
 enum Command {
     /// Load, point reads and range reads, beside other engines (feature `peers`)
     Kv(commands::kv::Args),
+    /// Durable commits, large transactions, recovery, beside other engines (feature `peers`)
+    Commit(commands::commit::Args),
     /// Ways from parent to child: verified hints, trusted pointers, page hash
     Descent(commands::descent::Args),
     /// Load, reads and updates at several page sizes
@@ -47,6 +49,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let run = match Args::parse().command {
         Command::Kv(args) => commands::kv::run(&args),
+        Command::Commit(args) => commands::commit::run(&args),
         Command::Descent(args) => commands::descent::run(&args),
         Command::PageSize(args) => commands::page_size::run(&args),
         Command::Updates(args) => commands::updates::run(&args),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// Options that every command has.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Output {
     /// Write everything that was measured to this file, as JSON
     #[arg(long, value_name = "FILE")]
@@ -73,13 +73,18 @@ impl Report {
     }
 }
 
-/// Bytes of the files under `path`, as they are allocated and as they are long.
+/// Bytes of the files under `path`, by their lengths. A file that goes meanwhile counts nothing.
 pub(crate) fn file_bytes(path: &std::path::Path) -> Result<u64, Fail> {
     let mut bytes = 0;
+    let gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let meta = entry.metadata()?;
-        bytes += if meta.is_dir() { file_bytes(&entry.path())? } else { meta.len() };
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => bytes += file_bytes(&entry.path())?,
+            Ok(meta) => bytes += meta.len(),
+            Err(error) if gone(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(bytes)
 }

@@ -1,5 +1,6 @@
 //! The experiments, one a file, and the options that several of them share.
 
+pub(crate) mod commit;
 pub(crate) mod descent;
 pub(crate) mod kv;
 pub(crate) mod open;
@@ -15,7 +16,7 @@ use latchkv::{Options, PageHashLatches};
 use serde_json::{Value, json};
 
 /// The data set.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DataArgs {
     /// Records, of 24-byte keys and 150-byte values
     #[arg(long, default_value_t = 5_000_000)]

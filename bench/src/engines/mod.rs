@@ -1,6 +1,7 @@
 //! The engines under one trait, a round of work at a time, so that no call through the trait is timed with an
 //! operation.
 
+pub(crate) mod durable;
 #[cfg(feature = "peers")]
 pub(crate) mod lmdb;
 pub(crate) mod ours;

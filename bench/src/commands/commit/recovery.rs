@@ -1,0 +1,81 @@
+//! Time to open a store whose process was killed, for three lengths of log.
+//!
+//! A child process puts the records and says that the last commit is durable; then it gets SIGKILL. What is timed
+//! is opening and one look-up. Engines with a log are told to keep all of it. LMDB has none and redb walks its
+//! file instead; their figures only show that.
+
+use super::child::{Job, Work};
+use super::{Args, expect, series, tell, turns};
+use crate::Fail;
+use crate::data::Data;
+use crate::engines::durable::Setup;
+use crate::report::{Report, file_bytes};
+use crate::rounds::median;
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+/// Lengths of logs, as parts of the data set.
+const PARTS: [u64; 3] = [20, 10, 5];
+
+pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> Result<(), Fail> {
+    let setup = Setup { keep_log: true, ..args.setup() };
+    let mut opened = Vec::new();
+    for part in PARTS {
+        let ops = (data.records / part).max(1);
+        let mut times = series(args);
+        let mut sizes = vec![0; args.engines.len()];
+        for round in 0..args.long_rounds {
+            for (which, kind) in turns(args, round) {
+                let path = dir.join(kind.name());
+                let job = Job {
+                    work: Work::Fill,
+                    kind,
+                    path: &path,
+                    seed: data.seed,
+                    count: ops,
+                    threads: 1,
+                    cache_mib: args.cache_mib,
+                };
+                job.run_and_kill()?;
+                sizes[which] = file_bytes(&path)?;
+                let start = Instant::now();
+                let store = kind.open(&path, setup)?;
+                expect(kind, &*store, data, ops - 1, Some(0))?;
+                times.ns[which].push(start.elapsed().as_nanos() as f64 / ops as f64);
+                for at in 0..ops {
+                    expect(kind, &*store, data, at, Some(0))?;
+                }
+                store.close()?;
+                std::fs::remove_dir_all(&path)?;
+            }
+        }
+        tell(&times, &format!("open after a kill, {ops} puts in the log, an op each"), report);
+        for (which, kind) in args.engines.iter().enumerate() {
+            report.add(json!({
+                "engine": kind.name(), "log_ops": ops, "bytes_killed": sizes[which],
+                "open_ms": times.median(which) * ops as f64 / 1e6,
+            }));
+        }
+        opened.push((ops as f64, times));
+    }
+    println!(
+        "\nmilliseconds to open, and operations a second between the shortest and the longest log"
+    );
+    let [(short, shortest), .., (long, longest)] = &opened[..] else {
+        return Err("there are no two lengths of log".into());
+    };
+    for (which, kind) in args.engines.iter().enumerate() {
+        print!("  {:<10}", kind.name());
+        for (ops, times) in &opened {
+            print!("{:>10.1}", median(&times.ns[which]) * ops / 1e6);
+        }
+        let between = longest.median(which) * long - shortest.median(which) * short;
+        if between > 0.0 {
+            println!("   {:>12.0} ops/s", (long - short) * 1e9 / between);
+        } else {
+            println!("   does not grow with the log");
+        }
+    }
+    Ok(())
+}
