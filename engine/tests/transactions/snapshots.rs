@@ -205,8 +205,8 @@ fn a_reader_that_gets_too_old_is_told_of_and_ended_by_name() {
     let tell = Arc::clone(&told);
     let options = small()
         .durability(Durability::None)
-        .snapshot_age_max(Duration::from_millis(80))
-        .on_slow_reader(Duration::from_millis(20), move |reader| {
+        .snapshot_age_max(Duration::from_millis(2000))
+        .on_slow_reader(Duration::from_millis(100), move |reader| {
             tell.lock().expect("whole").push(reader);
         });
     let db = on(&SimMachine::new(1), &options);
@@ -226,7 +226,7 @@ fn a_reader_that_gets_too_old_is_told_of_and_ended_by_name() {
     match error {
         Error::SnapshotEnded { name, age_max } => {
             assert_eq!(name.as_deref(), Some("backup"));
-            assert_eq!(age_max, Duration::from_millis(80));
+            assert_eq!(age_max, Duration::from_millis(2000));
         }
         other => panic!("{other:?}"),
     }
