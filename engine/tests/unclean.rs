@@ -139,3 +139,23 @@ fn a_database_that_was_not_closed_is_not_read_only_before_it_recovered_and_stays
     drop(db);
     tiny(4096).open_read_only(&unclean).expect("closed in order");
 }
+
+#[test]
+fn without_its_log_a_database_gives_its_last_checkpoint_for_reading_and_is_not_written_to() {
+    let place = place();
+    let db = latchkv::Db::create(&place.path).expect("new");
+    db.tree("t").expect("new").put("k", "v").expect("room");
+    db.close().expect("room");
+    let log = log_file(&place.path);
+    std::fs::write(&log, vec![0x5a; 100_000]).expect("a file");
+    let damaged = latchkv::Db::open_read_only(&place.path);
+    assert!(matches!(damaged, Err(Error::Corrupt(_))), "{damaged:?}");
+    let without = latchkv::Options::new().without_log(true);
+    let db = without.open_read_only(&place.path).expect("the data are whole");
+    let tree = db.open_tree("t").expect("readable").expect("in the checkpoint");
+    assert_eq!(tree.get("k").expect("readable").as_deref(), Some(&b"v"[..]));
+    drop((tree, db));
+    let writing = without.open_existing(&place.path);
+    assert!(matches!(writing, Err(Error::Denied(_))), "{writing:?}");
+    assert_eq!(std::fs::read(&log).expect("there"), vec![0x5a; 100_000]);
+}
