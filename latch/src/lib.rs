@@ -13,6 +13,7 @@
 //! * [`page_hash`]: page -> frame, made of cache-line [`cell`]s with a latch each;
 //! * [`header`]: the 64 bytes that say what a frame holds;
 //! * [`gate`]: lets writers in by a plain store, and lets a checkpoint shut them out;
+//! * [`metadata`]: locks that keep definitions as they are while somebody uses them;
 //! * [`log_ring`]: the log's memory: gives commits their lsns, and knows what is copied, applied, written;
 //! * [`snapshots`]: what readers may still ask for, and so what may be dropped;
 //! * [`latch`]: one word, held optimistically, shared or exclusively; its bits are in `word`;
@@ -49,6 +50,7 @@ pub mod gate;
 pub mod header;
 pub mod latch;
 pub mod log_ring;
+pub mod metadata;
 mod order;
 pub mod page_hash;
 pub mod per_thread;

@@ -12,6 +12,7 @@
 //! | atomics | `#[repr(transparent)]` over `core`, forwarded inline | loom's |
 //! | `rmw_count` | counts read-modify-writes of the thread in debug builds | always 0 |
 //! | `park`, `wake_all` | `parking_lot_core`, keyed by address | one loom mutex and condvar |
+//! | `Mutex`, `Condvar` | `std`'s, without poisoning | loom's; no deadline passes |
 //! | `mutant` | `const fn`, false: folds away | a process-wide choice of the running test |
 //!
 //! Invariants that unsafe code elsewhere may stand on, in a normal build:

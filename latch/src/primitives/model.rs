@@ -16,9 +16,9 @@
 
 use super::Mutant;
 use loom::sync::atomic;
-use loom::sync::{Condvar, Mutex};
 use std::fmt;
 use std::sync::atomic::{AtomicU32 as StdAtomicU32, Ordering};
+use std::time::Instant;
 
 pub use loom::sync::atomic::fence;
 pub use loom::thread::yield_now;
@@ -127,7 +127,7 @@ loom::lazy_static! {
 
 /// As in a normal build.
 pub fn park(address: usize, still_blocked: impl FnOnce() -> bool) {
-    let mut guard = BUCKET.sleepers.lock().expect("no model panics in here");
+    let mut guard = BUCKET.sleepers.lock();
     if !still_blocked() {
         return;
     }
@@ -135,15 +135,66 @@ pub fn park(address: usize, still_blocked: impl FnOnce() -> bool) {
     let ticket = (address, guard.0);
     guard.1.push(ticket);
     while guard.1.contains(&ticket) {
-        guard = BUCKET.woken.wait(guard).expect("no model panics in here");
+        guard = BUCKET.woken.wait(guard, None);
     }
 }
 
 /// As in a normal build.
 pub fn wake_all(address: usize, clear: impl FnOnce()) {
-    let mut guard = BUCKET.sleepers.lock().expect("no model panics in here");
+    let mut guard = BUCKET.sleepers.lock();
     clear();
     guard.1.retain(|&(sleeper, _)| sleeper != address);
     drop(guard);
-    BUCKET.woken.notify_all();
+    BUCKET.woken.wake_all();
+}
+
+/// As in a normal build.
+#[derive(Debug)]
+pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+/// As in a normal build.
+pub type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+impl<T> Mutex<T> {
+    /// As in a normal build.
+    pub fn new(value: T) -> Mutex<T> {
+        Mutex(loom::sync::Mutex::new(value))
+    }
+
+    /// As in a normal build.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("no model panics in here")
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
+/// As in a normal build, but that no time passes: a wait ends by a wake.
+#[derive(Debug)]
+pub struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    /// As in a normal build.
+    #[expect(clippy::new_without_default, reason = "as in a normal build, where it is derived")]
+    pub fn new() -> Condvar {
+        Condvar(loom::sync::Condvar::new())
+    }
+
+    /// As in a normal build.
+    pub fn wait<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        _deadline: Option<Instant>,
+    ) -> MutexGuard<'a, T> {
+        self.0.wait(guard).expect("no model panics in here")
+    }
+
+    /// As in a normal build.
+    pub fn wake_all(&self) {
+        self.0.notify_all();
+    }
 }

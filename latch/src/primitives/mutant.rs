@@ -138,4 +138,34 @@ mutants! {
     ValidateWithoutWait,
     /// A serializable committer validates before it reserves its lsn. Of the model.
     ValidateBeforeReserve,
+    /// A metadata lock's word is counted up though it is obtrusive.
+    TakeIgnoresObtrusive,
+    /// Counting a metadata lock's word up does not acquire.
+    TakeRelaxed,
+    /// Counting a metadata lock's word down does not release.
+    GiveBackRelaxed,
+    /// Counting a metadata lock's word down tells nobody.
+    GiveBackForgetsWake,
+    /// Marking a metadata lock obtrusive has no fence.
+    ObtrusiveWithoutFence,
+    /// Marking a metadata lock not obtrusive does not release.
+    ClearObtrusiveRelaxed,
+    /// An obtrusive request for a metadata lock does not look at the counts.
+    RequestIgnoresCounts,
+    /// Releasing a listed metadata lock wakes nobody.
+    ReleaseListedForgetsWake,
+    /// The victim of a deadlock is not woken.
+    DoomForgetsWake,
+    /// Using a lease has no fence.
+    LeaseWithoutFence,
+    /// Using a lease does not look whether its locks are obtrusive.
+    LeaseIgnoresObtrusive,
+    /// Using a lease does not release what an earlier use did.
+    LeaseBeginRelaxed,
+    /// Leaving a lease does not release.
+    LeaseLeaveRelaxed,
+    /// A writer reads a namespace's state before its lease is in use. Of the model.
+    StateBeforeLease,
+    /// A namespace's state is changed without its lock. Of the model.
+    StateWithoutLock,
 }

@@ -3,6 +3,8 @@
 use super::Mutant;
 use core::sync::atomic::{self, Ordering};
 use std::fmt;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 /// Whether the running model asked for this mutation of a protocol: never, in a normal build.
 #[inline(always)]
@@ -146,5 +148,56 @@ pub fn wake_all(address: usize, clear: impl FnOnce()) {
     // SAFETY: as in `park`; `clear` neither panics nor calls into parking_lot.
     unsafe {
         parking_lot_core::unpark_filter(address, |_| parking_lot_core::FilterOp::Unpark, callback);
+    }
+}
+
+/// `std`'s mutex without poisoning: no state behind it is left halfway by a panic of this crate.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+/// A [`Mutex`] held.
+pub type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
+
+impl<T> Mutex<T> {
+    /// A free mutex around `value`.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// Takes it, waiting as long as that needs.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `std`'s condition variable, to be used with one [`Mutex`].
+#[derive(Debug, Default)]
+pub struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    /// Nobody waits.
+    pub const fn new() -> Condvar {
+        Condvar(std::sync::Condvar::new())
+    }
+
+    /// Lets the mutex go, waits for a wake or `deadline` (none: for ever), and takes it again. May end for no
+    /// reason.
+    pub fn wait<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, T> {
+        match deadline {
+            None => self.0.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Wakes all who wait.
+    pub fn wake_all(&self) {
+        self.0.notify_all();
     }
 }

@@ -7,6 +7,7 @@ mod commit;
 mod exclusion;
 mod gate;
 mod log_ring;
+mod metadata;
 mod mutants;
 mod page_hash;
 mod primitives;

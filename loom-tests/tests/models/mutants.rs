@@ -2,12 +2,13 @@
 
 use latchkv_latch::primitives::Mutant;
 
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 11] = [
     include_str!("clean_and_downgrade.rs"),
     include_str!("commit.rs"),
     include_str!("exclusion.rs"),
     include_str!("gate.rs"),
     include_str!("log_ring.rs"),
+    include_str!("metadata.rs"),
     include_str!("page_hash.rs"),
     include_str!("residency.rs"),
     include_str!("seqlock.rs"),
