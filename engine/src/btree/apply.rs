@@ -1,9 +1,11 @@
 //! Applying the changes of a commit, ascending: a leaf is come down to once for all of its keys.
 //!
-//! The log has the commit already, so a change is made whatever it meets ([J1] of `journal`); only damage and a page that cannot
-//! be read stop it.
+//! The log has the commit already, so a change is made whatever it meets ([J1] of `journal`); only damage and a page
+//! that cannot be read stop it.
 
+use super::ahead::leading;
 use super::journal::{Journal, Stamp};
+use super::smo::SPARSE_PERCENT;
 use super::{Btree, Staged, View};
 use crate::error::Result;
 use crate::id::PageId;
@@ -26,6 +28,8 @@ struct Changed {
     length: i64,
     adopted: Vec<PageId>,
     released: Vec<PageId>,
+    /// Records were taken out.
+    removed: bool,
 }
 
 impl<'p> Btree<'p> {
@@ -46,6 +50,7 @@ impl<'p> Btree<'p> {
             };
             let mut changed = Changed::default();
             let made = self.change_leaf(x.page(), changes, journal, &mut changed);
+            let sparse = changed.removed && x.page().fill_percent() < SPARSE_PERCENT;
             drop(x);
             self.pool.adopt(&changed.adopted);
             for extent in changed.released {
@@ -57,6 +62,10 @@ impl<'p> Btree<'p> {
             drop(inside);
             made?;
             if changed.count > 0 {
+                if sparse {
+                    // The keys are gone whether or not a merge comes off.
+                    let _ = self.merge_at(&mut attempts, first.key, 0);
+                }
                 return Ok(changed.count);
             }
             let bytes = first.value.map_or(0, |value| value.payload_bytes());
@@ -73,15 +82,12 @@ impl<'p> Btree<'p> {
         journal: &mut impl FnMut(usize) -> J,
         changed: &mut Changed,
     ) -> Result<()> {
-        for (index, change) in changes.iter().enumerate() {
+        let covered = leading(changes, |change| page.covers(change.key));
+        if covered == 0 {
+            return Err(self.damage(page.page_id(), "page does not cover a key that led to it"));
+        }
+        for (index, change) in changes[..covered].iter().enumerate() {
             let key = change.key;
-            if !page.covers(key) {
-                if index == 0 {
-                    let what = "page does not cover a key that led to it";
-                    return Err(self.damage(page.page_id(), what));
-                }
-                return Ok(());
-            }
             let found = page.find(key);
             let replaced = found.exact.then_some(found.at);
             let old = match replaced {
@@ -97,15 +103,21 @@ impl<'p> Btree<'p> {
                 }
                 None => LeafPayload::Tombstone,
             };
-            if !page.has_room_for_record(replaced, key, payload.bytes()) {
+            let removed = replaced.filter(|_| !J::VERSIONED && change.value.is_none());
+            if removed.is_none() && !page.has_room_for_record(replaced, key, payload.bytes()) {
                 return Ok(());
             }
             let mut journal = journal(index);
             let Stamp::At(lsn) = journal.stamp()? else { return Ok(()) };
             changed.released.extend(self.keep(page, key, old, &mut journal));
-            let stored = match replaced {
-                Some(at) => page.replace_record(at, key, lsn, payload),
-                None => page.insert_record(found.at, key, lsn, payload),
+            let stored = match (removed, replaced) {
+                (Some(at), _) => {
+                    page.remove(at);
+                    changed.removed = true;
+                    true
+                }
+                (None, Some(at)) => page.replace_record(at, key, lsn, payload),
+                (None, None) => page.insert_record(found.at, key, lsn, payload),
             };
             if !stored {
                 return Err(self.damage(page.page_id(), "page without the room it said it had"));
@@ -152,7 +164,12 @@ pub(crate) struct Conflicts<'p> {
     up_to: Option<Bound<Vec<u8>>>,
 }
 
-impl Conflicts<'_> {
+impl<'p> Conflicts<'p> {
+    /// The tree in which it looks.
+    pub(crate) fn tree(&self) -> Btree<'p> {
+        self.tree
+    }
+
     /// Whether the record of `key`, a tombstone included, is of lsn `since` or later.
     pub(crate) fn at(&mut self, key: &[u8]) -> Result<bool> {
         match &self.up_to {

@@ -3,7 +3,9 @@
 use super::attempts::Attempts;
 use super::{Btree, NodeAt, Reached};
 use crate::error::Result;
+use crate::id::{FrameId, PageId};
 use crate::node::{ChildWord, Page};
+use latchkv_latch::Version;
 use latchkv_latch::primitives::Ordering;
 
 /// Lines of an inner page that are asked for before it is visited: header, sampled heads, first slots. The
@@ -44,6 +46,17 @@ impl<'p> Btree<'p> {
     /// The child is begun before the parent is validated, so the two were parent and child at one moment.
     #[inline(always)]
     pub(super) fn reach_child(self, parent: NodeAt, at: usize) -> Result<Option<NodeAt>> {
+        self.reach_child_by(parent, at, |page| self.pool.reach(page))
+    }
+
+    /// As [`Btree::reach_child`]; a child that is not where its hint says is reached by `reach`.
+    #[inline(always)]
+    pub(super) fn reach_child_by(
+        self,
+        parent: NodeAt,
+        at: usize,
+        reach: impl FnOnce(PageId) -> Result<(FrameId, Version)>,
+    ) -> Result<Option<NodeAt>> {
         let Some(slot) = self.page(parent).child_slot(at) else {
             self.torn(parent, "child slot lies outside the page")?;
             return Ok(None);
@@ -58,7 +71,7 @@ impl<'p> Btree<'p> {
         if !self.valid(parent) {
             return Ok(None);
         }
-        match self.pool.reach(child.page()) {
+        match reach(child.page()) {
             Ok((frame, version)) => {
                 if !self.valid(parent) {
                     return Ok(None);

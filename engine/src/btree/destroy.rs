@@ -4,7 +4,7 @@
 //! taken apart further, so that it goes on after a crash from wherever it was. An inner page that loses its
 //! only child becomes an empty leaf and goes with the next step.
 
-use super::{Btree, NodeAt};
+use super::{Btree, Content, NodeAt};
 use crate::error::Result;
 use crate::id::PageId;
 use crate::node::Kind;
@@ -138,11 +138,13 @@ impl<'p> Btree<'p> {
         Ok(extents)
     }
 
-    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree, cleared at `lsn`. The
-    /// caller keeps the gate closed. `ready` runs when nothing else can fail.
+    /// Moves the content of the root to page `to`, an empty leaf, and leaves an empty tree, or one that holds
+    /// `instead`: whoever reads sees the one or the other. The caller keeps the gate closed. `ready` runs when
+    /// nothing else can fail but by damage, and gives the lsn.
     pub(crate) fn move_root_to(
         self,
         to: PageId,
+        instead: Option<&Content>,
         mut ready: impl FnMut() -> Result<u64>,
     ) -> Result<()> {
         let mut attempts = self.attempts();
@@ -164,7 +166,13 @@ impl<'p> Btree<'p> {
                     // Release: see the field.
                     self.core.cleared_at.store(lsn, Ordering::Release);
                     target.page().copy_from(root.page(), to);
-                    Btree::format_root(root.page(), self.core.root, self.core.id);
+                    match instead {
+                        Some(content) => self.put_content(&root, content, lsn)?,
+                        None => {
+                            Btree::format_root(root.page(), self.core.root, self.core.id);
+                            self.core.lengths.set(0);
+                        }
+                    }
                     return Ok(());
                 }
                 root.release_clean();

@@ -77,3 +77,20 @@ impl Journal for Unversioned {
 
     fn keep(&mut self, _key: &[u8], _since: u64, _old: Old<'_>) {}
 }
+
+/// A fill of an empty tree whose lsn is known: nothing was there that snapshots could want.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filled {
+    /// The lsn of all records.
+    pub(crate) lsn: u64,
+}
+
+impl Journal for Filled {
+    const VERSIONED: bool = true;
+
+    fn stamp(&mut self) -> Result<Stamp> {
+        Ok(Stamp::At(self.lsn))
+    }
+
+    fn keep(&mut self, _key: &[u8], _since: u64, _old: Old<'_>) {}
+}

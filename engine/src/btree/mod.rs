@@ -23,6 +23,7 @@
 //!
 //! Tested through the public API against a `BTreeMap` (`engine/tests`), with tiny pools and every page size.
 
+mod ahead;
 mod apply;
 mod attempts;
 mod bulk;
@@ -41,8 +42,8 @@ mod smo;
 mod view;
 mod write;
 
-pub(crate) use apply::Applying;
-pub(crate) use journal::{Journal, Stamp, Unversioned};
+pub(crate) use apply::{Applying, Conflicts};
+pub(crate) use journal::{Filled, Journal, Stamp, Unversioned};
 pub(crate) use lengths::Lengths;
 pub(crate) use run::{Content, Merge, Run, Said};
 pub(crate) use salvage::{
@@ -78,8 +79,8 @@ pub(crate) struct TreeCore {
     /// through the root that it left. Loaded Relaxed once inside the gate, or once the root was read: gate and
     /// latch carry the edge then.
     cleared_at: AtomicU64,
-    /// Lsn of the last commit that filled the empty tree at once, whose records carry no lsn of their own: snapshots
-    /// of before see an empty tree. Stored under X of the root, before it is filled, and loaded after it was read:
+    /// Lsn of the last commit that filled the tree at once, whose records carry no lsn of their own: snapshots
+    /// of before see an empty tree, or that it was cleared, if it was not empty before. Stored under X of the root, before it is filled, and loaded after it was read:
     /// Relaxed, the latch carries the edge.
     filled_at: AtomicU64,
     /// Set inside the gate, which is closed once afterwards, before any page is freed: whoever enters then sees it,

@@ -22,7 +22,8 @@ use super::{Batch, BatchItem, Btree, Cursor, Edge, TreeCore, View};
 use crate::error::Result;
 use crate::id::{PageId, TreeId};
 use crate::node::LeafPayload;
-use crate::pool::Pool;
+use crate::pool::{FrameX, Pool};
+use latchkv_latch::primitives::Ordering;
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -174,6 +175,43 @@ impl<'p> Btree<'p> {
         }
     }
 
+    /// Builds what this tree holds, as a view sees it, anew; large values are copied.
+    pub(crate) fn build_copy(self, view: View<'_>) -> Result<Content> {
+        let mut built = Built::new();
+        match self.build_from_view(&mut built, view) {
+            Ok(()) => Ok(Content(built)),
+            Err(error) => {
+                self.drop_built(&built);
+                Err(error)
+            }
+        }
+    }
+
+    fn build_from_view(self, built: &mut Built, view: View<'_>) -> Result<()> {
+        let mut cursor = Cursor::new(Edge::Front, Bound::Unbounded);
+        let mut batch = Batch::default();
+        let mut value = Vec::new();
+        loop {
+            self.next_batch(&mut cursor, Bound::Unbounded, view, &mut batch)?;
+            if batch.len() == 0 {
+                return self.build_top(built);
+            }
+            for at in 0..batch.len() {
+                let item = batch.item(at);
+                let (key, payload) = (batch.key(item), batch.payload(item));
+                if !item.is_extent() {
+                    self.build_value(built, key, payload)?;
+                    continue;
+                }
+                let (page, len) = LeafPayload::extent_of(payload)
+                    .ok_or_else(|| self.damage(self.core.root, "name of a large value"))?;
+                value.clear();
+                self.pool.store().read_value(page, len as usize, &mut value)?;
+                self.build_value(built, key, &value)?;
+            }
+        }
+    }
+
     /// Makes `content`, and the large values that it names, that of this tree. False: the tree holds something.
     pub(crate) fn fill(
         self,
@@ -186,6 +224,18 @@ impl<'p> Btree<'p> {
             self.pool.adopt(extents);
         }
         Ok(filled)
+    }
+
+    /// Makes `content` that of this tree, of whose root nothing is needed any more. The caller keeps the gate closed.
+    pub(super) fn put_content(self, root: &FrameX<'_>, content: &Content, lsn: u64) -> Result<()> {
+        let Content(built) = content;
+        // Relaxed: see the field.
+        self.core.filled_at.store(lsn, Ordering::Relaxed);
+        self.form_root(root.page(), built)?;
+        self.pool.adopt(&built.pages);
+        self.pool.adopt(&built.extents);
+        self.core.lengths.set(built.records);
+        Ok(())
     }
 
     /// Gives back what was built and not used.

@@ -6,8 +6,9 @@
 //!
 //! The cursor keeps the leaf and its parent with their versions. As long as these hold it goes on without
 //! coming down again; else it seeks the last key that it gave. Backwards it seeks the greatest key *below*
-//! that key or a fence.
+//! that key or a fence. Leaves that are not in memory are read in batches, by what `ahead` knows of them.
 
+use super::ahead::Siblings;
 use super::view::{Sight, View};
 use super::{Attempts, Btree, Reached};
 use crate::error::Result;
@@ -152,6 +153,7 @@ pub(crate) struct Cursor {
     /// Where to seek while no batch says better. Front: a lower bound; back: an upper bound.
     from: Bound<Vec<u8>>,
     standing: Option<Standing>,
+    siblings: Siblings,
     batches: usize,
     done: bool,
 }
@@ -170,7 +172,14 @@ enum Fill {
 impl Cursor {
     /// A cursor that begins at `from`: its lower bound for the front, its upper bound for the back.
     pub(crate) fn new(edge: Edge, from: Bound<Vec<u8>>) -> Cursor {
-        Cursor { edge, from, standing: None, batches: 0, done: false }
+        Cursor {
+            edge,
+            from,
+            standing: None,
+            siblings: Siblings::default(),
+            batches: 0,
+            done: false,
+        }
     }
 
     /// Nothing more will come.
@@ -217,7 +226,7 @@ impl<'p> Btree<'p> {
         batch: &mut Batch,
     ) -> Result<()> {
         let mut attempts = self.attempts();
-        let mut standing = self.go_on(cursor)?;
+        let mut standing = self.go_on(cursor, until)?;
         if let Some(&last) = batch.items.last() {
             // Even while the cursor stands somewhere: its leaf may change before the copy of it is validated.
             cursor.go_behind(batch.key(last));
@@ -244,7 +253,7 @@ impl<'p> Btree<'p> {
                 Fill::More => {
                     // All that the leaf gave is not to be seen: go on behind it.
                     if let Some(key) = behind.filter(|_| batch.len() == 0) {
-                        standing = self.go_on(cursor)?;
+                        standing = self.go_on(cursor, until)?;
                         cursor.go_behind(&key);
                     }
                 }
@@ -254,7 +263,7 @@ impl<'p> Btree<'p> {
                         Edge::Front => Bound::Included(fence),
                         Edge::Back => Bound::Excluded(fence),
                     };
-                    standing = self.go_on(cursor)?;
+                    standing = self.go_on(cursor, until)?;
                 }
                 Fill::End => cursor.done = true,
             }
@@ -332,7 +341,7 @@ impl<'p> Btree<'p> {
     }
 
     /// The next place without coming down from the root, if the cursor's leaf or its parent are as they were.
-    fn go_on(self, cursor: &mut Cursor) -> Result<Option<Standing>> {
+    fn go_on(self, cursor: &mut Cursor, until: Bound<&[u8]>) -> Result<Option<Standing>> {
         let Some(standing) = cursor.standing.take() else { return Ok(None) };
         let Reached { node, parent } = standing.reached;
         let within = match cursor.edge {
@@ -353,7 +362,14 @@ impl<'p> Btree<'p> {
         if next_at > self.page(parent).count() || !self.valid(parent) {
             return Ok(None);
         }
-        let Some(next) = self.reach_child(parent, next_at)? else { return Ok(None) };
+        let next = self.reach_child_by(parent, next_at, |page| match self.pool.find(page) {
+            Some(found) => Ok(found),
+            None => {
+                self.read_siblings(&mut cursor.siblings, cursor.edge, (parent, next_at), until);
+                self.pool.reach(page)
+            }
+        })?;
+        let Some(next) = next else { return Ok(None) };
         self.pool.reference(next.frame);
         let next_record = match cursor.edge {
             Edge::Front => 0,

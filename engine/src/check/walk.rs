@@ -15,6 +15,9 @@ use crate::pool::Pool;
 use latchkv_latch::primitives::AtomicU64;
 use std::collections::HashSet;
 
+/// Pages that are read together with the one to be visited, at most.
+const PAGES_AHEAD: usize = 31;
+
 /// A page to visit, and what its parent says of it. A detached tree's pages are visited without such claims.
 struct Visit {
     page: PageId,
@@ -114,6 +117,7 @@ impl<'a> Walk<'a> {
             if !self.reach(tree, visit.page) {
                 continue;
             }
+            self.read_ahead(&visit, &stack);
             let copy = std::mem::take(&mut self.copy);
             match self.copy_page(visit.page, &copy) {
                 Ok(()) => self.look(tree, &visit, Page::new(&copy), &mut stack),
@@ -121,6 +125,16 @@ impl<'a> Walk<'a> {
             }
             self.copy = copy;
             (self.tick)(1);
+        }
+    }
+
+    /// Reads a page that is not in memory together with those that come next: its siblings are on top of the stack.
+    fn read_ahead(&self, visit: &Visit, stack: &[Visit]) {
+        if self.pool.is_absent(visit.page) {
+            let siblings = stack.iter().rev().take_while(|next| next.level == visit.level);
+            let siblings = siblings.take(PAGES_AHEAD).map(|next| next.page);
+            let pages: Vec<PageId> = [visit.page].into_iter().chain(siblings).collect();
+            self.pool.read_ahead(&pages);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!      store                      offsets in blocks, aligned buffers
-//!        | Disk::read / write / sync / set_len
+//!        | Disk::read / read_many / write / sync / set_len / allocate
 //!   -----+---------------------------------------------------------
 //!   uring   mmap   pread   SimDisk
 //! ```
@@ -21,12 +21,15 @@
 //! - \[D5\] A write that failed may have left any part of itself in the blocks it names, and nothing
 //!   elsewhere. A full disk stays visible as [`io::ErrorKind::StorageFull`] (or
 //!   [`io::ErrorKind::QuotaExceeded`]).
-//! - \[D6\] [`Disk::sync`] covers the writes and length changes that returned before it was called. **A
+//! - \[D6\] [`Disk::sync`] covers the writes, allocations and length changes that returned before it was called. **A
 //!   failed sync is not retried**, here or by the caller: the kernel may have dropped the dirty pages and
 //!   would report success.
 //! - \[D7\] Calls may come from many threads at once. The caller sees to it that no block is written by two
 //!   of them, or written while it is read; otherwise the bytes are unspecified, and memory safety still
 //!   holds.
+//! - \[D8\] What [`Disk::allocate`] was granted has its room: writing there meets no full disk, unless the file
+//!   system writes elsewhere than it was told (copy on write) or cannot allocate. Who lengthens the file or
+//!   allocates is alone with that.
 //!
 //! Tested by one shared function that every backend passes (`io::tests`).
 
@@ -41,6 +44,15 @@ pub struct Write<'a> {
     pub offset: u64,
     /// What goes there: a multiple of [`BLOCK_BYTES`] long, at an address that is one too.
     pub bytes: &'a [u8],
+}
+
+/// One read of a batch.
+#[derive(Debug)]
+pub struct Read<'a> {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// What is to be filled from there on.
+    pub buf: &'a mut [u8],
 }
 
 /// Which way to the file is wanted.
@@ -68,7 +80,7 @@ pub struct BackendReport {
     pub note: Option<String>,
 }
 
-/// One open file of blocks. See the module head for the rules (\[D1\] to \[D7\]).
+/// One open file of blocks. See the module head for the rules (\[D1\] to \[D8\]).
 pub trait Disk: Send + Sync + Debug {
     /// What this is, for the statistics.
     fn backend(&self) -> BackendReport;
@@ -79,6 +91,16 @@ pub trait Disk: Send + Sync + Debug {
     /// [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffer does; whatever the system
     /// reports.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Fills all buffers, in any order, and gives the outcome of each, in the order of `reads`: one that fails
+    /// leaves the others as they are. Buffers that lie as \[D1\] and \[D2\] want it of writes, of at most a
+    /// mebibyte, are filled at the same time where the backend can do that. An empty batch does nothing.
+    ///
+    /// # Errors
+    /// Of each read, those of [`Disk::read`].
+    fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<io::Result<()>> {
+        reads.iter_mut().map(|read| self.read(read.offset, read.buf)).collect()
+    }
 
     /// Writes the batch, in any order, and returns when all of it is written; nothing of it is durable before
     /// the next [`Disk::sync`]. A write past the end makes the file longer. An empty batch does nothing.
@@ -114,6 +136,14 @@ pub trait Disk: Send + Sync + Debug {
     /// # Errors
     /// Whatever the system reports.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Gets room for the `bytes` bytes from `offset` on (\[D8\]), and lengthens the file to hold them. What is there
+    /// stays, what is new reads as zeros. Where the file system cannot allocate, the file is lengthened and no more.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] and whatever else the system reports; then the file may be longer than it
+    /// was, with a part of the room.
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
 }
 
 /// Refuses a batch that breaks \[D1\], before anything of it is written.

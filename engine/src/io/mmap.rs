@@ -51,6 +51,7 @@
 
 use super::disk::{BackendReport, Disk, Write};
 use super::pread::write_buffered;
+use super::room;
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
@@ -251,6 +252,11 @@ impl Disk for MmapDisk {
         let mut windows = self.windows_mut();
         windows.truncate((bytes / WINDOW_BYTES) as usize);
         self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // Nothing is cut: windows stay good.
+        room::allocate(&self.file, offset, bytes)
     }
 }
 

@@ -3,9 +3,10 @@
 //! What this is not: it knows no pages, no checksums and no file names but the one it was given.
 //!
 //! ```text
-//!   disk.rs      trait Disk and its rules [D1] to [D7]
+//!   disk.rs      trait Disk and its rules [D1] to [D8]
 //!   aligned.rs   AlignedBuf: memory that every backend can transfer
 //!   probe.rs     what this file and this system can do
+//!   room.rs      room on the medium before it is written to
 //!   uring.rs     io_uring, O_DIRECT where possible; ring.rs is one ring
 //!   mmap.rs      reads from a read-only mapping
 //!   pread.rs     pread and pwritev
@@ -25,6 +26,7 @@ mod pread;
 mod probe;
 #[cfg(target_os = "linux")]
 mod ring;
+mod room;
 pub mod sim;
 #[cfg(test)]
 mod tests;
@@ -32,7 +34,7 @@ mod tests;
 mod uring;
 
 pub use aligned::AlignedBuf;
-pub use disk::{Backend, BackendReport, Disk, Write};
+pub use disk::{Backend, BackendReport, Disk, Read, Write};
 pub use sim::{SimDisk, SimMachine};
 
 use crate::error::Error;
@@ -141,6 +143,10 @@ impl Disk for Guarded {
         self.disk.read(offset, buf)
     }
 
+    fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<io::Result<()>> {
+        self.disk.read_many(reads)
+    }
+
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
         self.writable()?;
         self.disk.write(writes)
@@ -163,5 +169,10 @@ impl Disk for Guarded {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.writable()?;
         self.disk.set_len(bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.writable()?;
+        self.disk.allocate(offset, bytes)
     }
 }

@@ -6,6 +6,7 @@
 //! Tested by `io::tests`.
 
 use super::disk::{BackendReport, Disk, Write, check_range, check_writes};
+use super::room;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -51,6 +52,10 @@ impl Disk for PreadDisk {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        room::allocate(&self.file, offset, bytes)
     }
 }
 

@@ -89,6 +89,56 @@ fn every_backend_reads_what_was_written_last_as_the_file_grows() {
 }
 
 #[test]
+fn every_backend_reads_a_batch_and_says_of_each_read_what_became_of_it() {
+    with_disks(|disk| {
+        let bytes = buf(1, 1, 200);
+        disk.write(&[Write { offset: 0, bytes: &bytes }]).expect("write");
+        // More than are in flight at once, of different lengths, out of order, some of the same blocks.
+        let ranges: Vec<(u64, usize)> =
+            (0..150).rev().map(|n| (n * 31 % 190, 1 + n as usize % 5)).collect();
+        let read = |extra: &[(u64, usize)], shift: usize| {
+            let mut ranges = ranges.clone();
+            ranges.splice(70..70, extra.iter().copied());
+            let mut memory: Vec<AlignedBuf> = ranges
+                .iter()
+                .map(|&(_, blocks)| AlignedBuf::new((blocks + 1) * BLOCK_BYTES))
+                .collect();
+            let mut reads: Vec<Read<'_>> = ranges
+                .iter()
+                .zip(&mut memory)
+                .map(|(&(block, blocks), memory)| Read {
+                    offset: at(block) + shift as u64,
+                    buf: &mut memory[shift..shift + blocks * BLOCK_BYTES],
+                })
+                .collect();
+            let outcomes = disk.read_many(&mut reads);
+            assert_eq!(outcomes.len(), ranges.len());
+            for ((outcome, read), (block, _)) in outcomes.iter().zip(&reads).zip(&ranges) {
+                let from = read.offset as usize;
+                match bytes.get(from..from + read.buf.len()) {
+                    Some(expected) => {
+                        outcome.as_ref().expect("inside");
+                        assert!(*read.buf == *expected, "block {block}");
+                    }
+                    None => {
+                        let error = outcome.as_ref().expect_err("past the end");
+                        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "block {block}");
+                    }
+                }
+            }
+        };
+        read(&[], 0);
+        // Offsets and addresses that direct transfers do not take.
+        read(&[], 24);
+        // One that ends behind the file, one that begins there.
+        read(&[(198, 4), (300, 1)], 0);
+        assert!(disk.read_many(&mut []).is_empty());
+        let error = disk.read_many(&mut [Read { offset: u64::MAX - 5, buf: &mut [0; 9] }]).pop();
+        assert!(error.is_some_and(|outcome| outcome.is_err()));
+    });
+}
+
+#[test]
 fn every_backend_moves_a_value_of_several_mebibytes() {
     with_disks(|disk| {
         let bytes = buf(1, 2, 1000);
@@ -198,6 +248,28 @@ fn every_backend_cuts_and_lengthens() {
 }
 
 #[test]
+fn every_backend_allocates_what_reads_as_zeros_and_leaves_what_is_there() {
+    with_disks(|disk| {
+        let bytes = buf(1, 1, 2);
+        disk.write(&[Write { offset: at(1), bytes: &bytes }]).expect("write");
+        disk.allocate(at(3), 0).expect("nothing to do");
+        assert_eq!(disk.len_bytes().expect("length"), at(3));
+        disk.allocate(at(2), at(40)).expect("room");
+        assert_eq!(disk.len_bytes().expect("length"), at(42));
+        disk.allocate(0, at(3)).expect("room that is there mostly");
+        assert_eq!(disk.len_bytes().expect("length"), at(42), "never shorter");
+        let mut found = AlignedBuf::new(42 * BLOCK_BYTES);
+        disk.read(0, &mut found).expect("read");
+        assert!(found[at(1) as usize..at(3) as usize] == bytes[..]);
+        assert!(found[at(3) as usize..].iter().all(|&byte| byte == 0));
+        let write = Write { offset: at(41), bytes: &bytes[..BLOCK_BYTES] };
+        disk.write(&[write]).expect("room was made");
+        disk.sync().expect("sync");
+        assert!(disk.allocate(u64::MAX - at(1), at(2)).is_err(), "beyond all files");
+    });
+}
+
+#[test]
 fn every_backend_crosses_four_gibibytes() {
     with_disks(|disk| {
         let far = (4 << 30) - BLOCK_BYTES as u64;
@@ -259,6 +331,7 @@ fn a_read_only_file_is_read_and_never_written() {
             let error = disk.write(&[Write { offset: 0, bytes: &bytes }]).expect_err("read-only");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             assert!(disk.set_len(0).is_err() && disk.sync().is_err());
+            assert!(disk.allocate(0, at(4)).is_err());
             assert_eq!(disk.len_bytes().expect("length"), at(2));
         }
     }

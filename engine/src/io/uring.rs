@@ -3,12 +3,13 @@
 //! ```text
 //!   write(batch) -> neighbours joined, cut into parts of <= 1 MiB -> a ring, 64 in flight -> all completions checked
 //!   read(one)    -> a free ring, or plain pread when all rings are busy
+//!   read_many    -> a ring, 64 in flight; one by one if a read of the batch is odd or fails
 //!   sync         -> fdatasync
 //!   write_and_sync(few) -> one transfer, and the sync linked to it; else the two above
 //! ```
 //!
 //! Several rings, so that threads do not queue for one: a thread takes the first that is free, starting from
-//! its own index. A reader never waits for a ring.
+//! its own index. Who reads one range never waits for a ring; a batch does, since it has more to gain.
 //!
 //! # Direct mode
 //!
@@ -26,10 +27,11 @@
 //! Tested by `io::tests`; the emulation of other architectures refuses io_uring and tests the way around it.
 
 use super::aligned::AlignedBuf;
-use super::disk::{BackendReport, Disk, Write, check_range, check_writes};
+use super::disk::{BackendReport, Disk, Read, Write, check_range, check_writes};
 use super::pread::write_buffered;
 use super::probe;
 use super::ring::{Direction, Linked, Part, Ring};
+use super::room;
 use crate::id::BLOCK_BYTES;
 use latchkv_latch::thread_index;
 use std::borrow::Cow;
@@ -145,6 +147,33 @@ impl UringDisk {
         let wanted = read.saturating_sub(skip).min(buf.len());
         buf[..wanted].copy_from_slice(&wide[skip..skip + wanted]);
         Ok(wanted)
+    }
+
+    /// Reads a batch by a ring: of each read, whether it met the end of the file. `None`: not all of them can go
+    /// together, or one of them failed, and nothing is known of any.
+    fn read_together(&self, reads: &mut [Read<'_>]) -> Option<Vec<bool>> {
+        let direct = self.is_direct();
+        let fits = |read: &Read<'_>| {
+            check_range(read.offset, read.buf.len()).is_ok()
+                && (1..=PART_BYTES_MAX).contains(&read.buf.len())
+                && (!direct || is_aligned(read.offset, read.buf))
+        };
+        if reads.len() < 2 || !reads.iter().all(fits) {
+            return None;
+        }
+        let mut ring = self.ring()?;
+        let pieces: Vec<libc::iovec> =
+            reads.iter_mut().map(|read| piece_mut(&mut *read.buf)).collect();
+        let mut parts: Vec<Part<'_>> = pieces
+            .chunks(1)
+            .zip(reads.iter())
+            .map(|(piece, read)| Part::new(read.offset, piece))
+            .collect();
+        let granule = if direct { BLOCK_BYTES as u32 } else { 1 };
+        // SAFETY: the parts are the buffers of `reads`, each borrowed uniquely for longer than the call, and so
+        // disjoint.
+        unsafe { ring.run(Direction::Read, &mut parts, granule) }.ok()?;
+        Some(parts.iter().map(|part| part.short().is_some()).collect())
     }
 
     /// Writes by a ring; all is aligned as the mode wants it.
@@ -278,6 +307,14 @@ impl Disk for UringDisk {
         Ok(())
     }
 
+    fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<io::Result<()>> {
+        let Some(short) = self.read_together(reads) else {
+            return reads.iter_mut().map(|read| self.read(read.offset, read.buf)).collect();
+        };
+        let outcome = |short| if short { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+        short.into_iter().map(outcome).collect()
+    }
+
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
         check_writes(writes)?;
         let direct = self.is_direct();
@@ -307,6 +344,10 @@ impl Disk for UringDisk {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        room::allocate(&self.file, offset, bytes)
     }
 }
 

@@ -21,6 +21,8 @@ use latchkv_latch::LatchPlacement;
 pub(crate) const FRAMES_MIN: usize = 16;
 /// Most images in one batch of writes.
 pub(super) const BATCH_IMAGES_MAX: usize = 64;
+/// Most pages that are read from disk at the same time.
+const READ_BUFFERS_MAX: usize = 64;
 /// Stripes of the counter of page-hash hits.
 pub(super) const COUNTER_STRIPES: usize = 32;
 /// Bytes of one stripe.
@@ -95,7 +97,7 @@ impl Budget {
             batch_images: (frames / 8).clamp(2, BATCH_IMAGES_MAX),
             evict_batches: if frames < 1024 { 1 } else { 2 },
             side_images: (frames / 8).clamp(2, 64),
-            read_buffers: (frames / 16).clamp(2, 32),
+            read_buffers: (frames / 16).clamp(2, READ_BUFFERS_MAX),
             order_entries: frames.min(16 << 10),
         };
         budget.huge_pages = huge_pages && budget.region_bytes() >= HUGE_BYTES;

@@ -77,7 +77,8 @@ impl Pool {
     /// Makes the state durable in which all writers that are inside the gate now have left it. `at_close`
     /// runs while nobody is inside and gives the tree lengths, the next tree id and the lsn below which all
     /// commits are in this state. `before_superblock` is given that lsn when all pages are durable and nothing
-    /// names them yet; it makes the log durable up to there. Checkpoints go one at a time. The caller is outside
+    /// names them yet; it makes the log durable up to there, and gives how long its file is at least (see
+    /// [`Store::publish`](crate::store::Store::publish)). Checkpoints go one at a time. The caller is outside
     /// the gate and holds no latch.
     ///
     /// # Errors
@@ -86,7 +87,7 @@ impl Pool {
     pub(crate) fn checkpoint(
         &self,
         at_close: impl FnOnce() -> (Vec<(TreeId, u64)>, TreeId, u64),
-        before_superblock: impl FnOnce(u64) -> Result<()>,
+        before_superblock: impl FnOnce(u64) -> Result<u64>,
     ) -> Result<CheckpointReport> {
         let begun = Instant::now();
         // Batch and order are cleared before they are used.

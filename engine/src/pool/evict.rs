@@ -12,7 +12,8 @@
 //! # Why a waiter gets its frame
 //!
 //! By [P4] the caller holds no latch, so it is nobody's obstacle. Each frame is free, or in the hash, or held
-//! by a loader or a reservation. Loaders let go after one read. Reservations hold at most half of the frames.
+//! by a loader, one who reads ahead or a reservation. Loaders let go after one read, those who read ahead after
+//! one batch ([A1] of `ahead`). Reservations hold at most half of the frames.
 //! A frame in the hash is latched for finite time, since latch holders wait only for latches (in their
 //! order), buffers and the disk. So some frame in the hash is at some time unlatched, and after at most three
 //! passes the hand takes it ([C1]); if it is dirty it is written first, which needs the batch that another
@@ -77,7 +78,7 @@ impl Victims {
 }
 
 /// What the hand did in one step.
-enum Step {
+pub(super) enum Step {
     Nothing,
     Evicted(FrameId),
     Dirty(FrameId),
@@ -163,7 +164,8 @@ impl Pool {
         None
     }
 
-    fn step(&self) -> Step {
+    /// One step of the hand. Waits for nothing.
+    pub(super) fn step(&self) -> Step {
         let frame = self.hand.advance(self.frame_count());
         let header = self.frames.header(frame);
         // Acquire on both: a guess without the latch, see the ordering table of the pool; checked again under

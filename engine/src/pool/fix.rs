@@ -20,6 +20,7 @@ use super::Pool;
 use super::clock::ClockWord;
 use crate::error::Result;
 use crate::id::{FrameId, PageId};
+use crate::io::AlignedBuf;
 use crate::node::{ChildWord, image};
 use latchkv_latch::primitives::{AtomicU64, Ordering};
 use latchkv_latch::residency::{self, Lookup};
@@ -58,7 +59,8 @@ impl Pool {
         }
     }
 
-    fn find(&self, page: PageId) -> Option<(FrameId, Version)> {
+    /// The page's frame by the page hash, as [`Pool::reach`] gives it; `None` if the page is in no frame.
+    pub(crate) fn find(&self, page: PageId) -> Option<(FrameId, Version)> {
         match residency::lookup(self.frames.headers(), self.frames.hash(), page.0) {
             Lookup::Resident(frame, at) => {
                 let frame = FrameId(frame);
@@ -104,7 +106,18 @@ impl Pool {
 
     /// Reads the page into the claimed frame.
     fn fill(&self, page: PageId, frame: FrameId, x: Exclusive<'_>) -> Result<Version> {
-        match self.read_into(page, frame) {
+        let read = self.read_into(page, frame);
+        self.let_in(frame, x, read)
+    }
+
+    /// What becomes of a claimed frame once its page was read, or was not.
+    pub(super) fn let_in(
+        &self,
+        frame: FrameId,
+        x: Exclusive<'_>,
+        read: Result<()>,
+    ) -> Result<Version> {
+        match read {
             Ok(()) => {
                 let header = self.frames.header(frame);
                 // Relaxed: [P2], X is held.
@@ -124,6 +137,17 @@ impl Pool {
     fn read_into(&self, page: PageId, frame: FrameId) -> Result<()> {
         let mut buf = self.read_buffers.take();
         let bytes = self.store.read_page(page, &mut buf)?;
+        self.decode(page, frame, &buf, bytes)
+    }
+
+    /// Lets an image of `bytes` bytes into a frame under X, [X3].
+    pub(super) fn decode(
+        &self,
+        page: PageId,
+        frame: FrameId,
+        buf: &AlignedBuf,
+        bytes: usize,
+    ) -> Result<()> {
         let words = &buf.as_words()[..bytes / 8];
         image::decode(words, self.page(frame), page)
             .map_err(|fault| self.store.corrupt(page, fault.what, fault.expected, fault.got))

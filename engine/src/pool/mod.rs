@@ -18,6 +18,7 @@
 //! | module | for |
 //! |---|---|
 //! | `fix` | from a page id to a frame: hint, page hash, load; repair of hints |
+//! | `ahead` | pages that will be needed soon, read as one batch |
 //! | `latched` | a frame under X, and what must happen before its page changes |
 //! | `reserve` | new pages for structure modifications; pages that leave their tree |
 //! | `evict` | a free frame, from wherever |
@@ -37,8 +38,9 @@
 //!   evictor, or in the hash. Only frames in the hash are found by the clock hand, so nothing else is
 //!   evicted.
 //! * [P4] Nobody waits for a free frame, a permit or a ticket while holding a latch. Those who hold frames
-//!   that are neither free nor in the hash are loaders (one frame each, for as long as one read takes) and
-//!   reservations (at most half of the frames, see `reserve`). So while somebody waits for a frame, some
+//!   that are neither free nor in the hash are loaders (one frame each, for as long as one read takes), those
+//!   who read ahead (a sixteenth of the frames, see `ahead`) and reservations (at most half of the frames, see
+//!   `reserve`). So while somebody waits for a frame, some
 //!   frame either can be evicted now or will be in finite time.
 //! * [P5] Dirty epochs: 0 is clean; `e` means first changed in epoch `e` since the image in the map. Inside
 //!   the gate a page is changed only after [`Pool::touch`], so a frame with `0 < dirty_epoch <= frozen epoch`
@@ -64,6 +66,7 @@
 //! every call. The protocols between frame, cell and hint are model-checked with the latches they are made
 //! of, in `loom-tests`.
 
+mod ahead;
 mod budget;
 mod buffers;
 mod checkpoint;
@@ -100,6 +103,9 @@ use side::SideImages;
 use stats::Counters;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use writeback::{Batch, WritebackFailure};
+
+/// What a record takes in a leaf beside key and value, at most: slot, lsn, lengths, alignment.
+const RECORD_EXTRA_BYTES: usize = 40;
 
 /// Where the latches of the page hash lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -270,8 +276,19 @@ impl Pool {
         }
     }
 
-    /// Before a commit of `changes` changes of so many `bytes`: that no write of a page can fail for want of room while
-    /// they are applied, as far as can be told. The caller is outside the gate.
+    /// Pages that `changes` changes dirty at most, by an estimate: `bytes` are those of keys and of the values that go
+    /// into leaves.
+    pub(crate) fn pages_changed(&self, changes: usize, bytes: usize) -> u64 {
+        // Each dirties a leaf that is there, or one that it and its like fill, and seldom an inner page above.
+        let there = self.store.usage().pages + self.counters.dirty.get();
+        let changed = (changes + changes / 16) as u64;
+        let filled = (bytes + changes * RECORD_EXTRA_BYTES) / self.budget.page_bytes;
+        there.min(changed) + 3 * filled as u64 + 4
+    }
+
+    /// Before a commit of `changes` changes of so many `bytes` (see [`Pool::pages_changed`]): that no write of a page
+    /// can fail for want of room while they are applied, if nobody else takes it meanwhile. The caller is outside the
+    /// gate.
     ///
     /// # Errors
     /// Those of writing pages back, and `Full`.
@@ -280,16 +297,20 @@ impl Pool {
         if dirty + 2 * changes as u64 <= frames / 2 {
             return Ok(());
         }
-        // Each change dirties a page that is there, or one that it and its like fill.
-        let page_bytes = self.budget.page_bytes;
-        let there = self.store.usage().pages + dirty;
-        let pages = there.min(changes as u64) + (3 * bytes / page_bytes) as u64 + 4;
+        let pages = self.pages_changed(changes, bytes);
         if dirty + pages <= frames / 2 {
             return Ok(());
         }
         self.leave_some_clean()?;
-        let page_blocks = (page_bytes / BLOCK_BYTES) as u64;
-        self.store.ensure_room(pages.min(frames) * page_blocks)
+        // All of them may have to leave their frames, and what is dirty now too. An image that takes the place of
+        // another is written before that is given back, a batch at a time.
+        let on_the_way = (self.budget.batch_images * (self.budget.evict_batches + 1)) as u64;
+        self.store.ensure_room(pages + dirty + on_the_way, self.page_blocks())
+    }
+
+    /// Blocks that the image of a page takes at most.
+    pub(crate) fn page_blocks(&self) -> u64 {
+        (self.budget.page_bytes / BLOCK_BYTES) as u64
     }
 
     /// Waits for the turn of an operation that was restarted too often: threads that steal each other's

@@ -50,6 +50,7 @@ const _: () = assert!(size_of::<Stripe>() == COUNTER_STRIPE_BYTES);
 pub(super) struct Counters {
     hash_hits: Box<[Stripe]>,
     pub(super) loads: Counter,
+    pub(super) loads_ahead: Counter,
     pub(super) evictions: Counter,
     pub(super) writebacks: Counter,
     pub(super) put_aside: Counter,
@@ -65,6 +66,7 @@ impl Default for Counters {
         Counters {
             hash_hits: (0..COUNTER_STRIPES).map(|_| Stripe(AtomicU64::new(0))).collect(),
             loads: Counter::default(),
+            loads_ahead: Counter::default(),
             evictions: Counter::default(),
             writebacks: Counter::default(),
             put_aside: Counter::default(),
@@ -110,6 +112,8 @@ pub struct PoolStats {
     pub hash_hits: u64,
     /// Pages read from disk.
     pub loads: u64,
+    /// Of these, pages read in batches, ahead of who needs them.
+    pub loads_ahead: u64,
     /// Pages taken out of their frames.
     pub evictions: u64,
     /// Page images written, by evictors, checkpoints and writers.
@@ -143,6 +147,12 @@ pub struct PoolStats {
 }
 
 impl Pool {
+    /// Pages read from disk so far.
+    #[inline(always)]
+    pub(crate) fn loads(&self) -> u64 {
+        self.counters.loads.get()
+    }
+
     /// Bytes of pages changed since the last checkpoint began, each page counted once. Approximate.
     pub(crate) fn dirtied_bytes(&self) -> u64 {
         self.counters.dirtied_bytes.get()
@@ -158,6 +168,7 @@ impl Pool {
             dirtied_bytes: counters.dirtied_bytes.get(),
             hash_hits: counters.hash_hits(),
             loads: counters.loads.get(),
+            loads_ahead: counters.loads_ahead.get(),
             evictions: counters.evictions.get(),
             writebacks: counters.writebacks.get(),
             put_aside: counters.put_aside.get(),

@@ -128,6 +128,20 @@ impl Blocks {
         len.saturating_sub(self.tail_free())
     }
 
+    /// How many of `runs` runs of `run_blocks` blocks each have no room among the free ones. As many shorter runs find
+    /// theirs too, in whatever order they are given out: each takes no more than one of the places counted.
+    pub(super) fn runs_short(&self, runs: u64, run_blocks: u64) -> u64 {
+        let mut short = runs;
+        // The longest first: with enough room, few are looked at.
+        for &(len, _) in self.by_len.iter().rev() {
+            if short == 0 || len < run_blocks {
+                break;
+            }
+            short = short.saturating_sub(len / run_blocks);
+        }
+        short
+    }
+
     /// The file has grown to `end` blocks.
     pub(super) fn grown(&mut self, end: u64) {
         if end > self.end {
@@ -302,6 +316,31 @@ mod tests {
         assert_eq!(blocks.blocks_short(20), 1);
         blocks.grown(101);
         assert_eq!(blocks.allocate(20), Some(run(81, 20)));
+    }
+
+    #[test]
+    fn runs_that_are_not_short_find_room_whatever_shorter_ones_are_taken() {
+        let mut rng = fastrand::Rng::with_seed(12);
+        for _ in 0..300 {
+            let used: Vec<Run> =
+                (32..200).filter(|_| rng.u8(..5) == 0).map(|at| run(at, 1)).collect();
+            let mut blocks = Blocks::complement(used, 200).expect("disjoint");
+            let run_blocks = rng.u64(1..6);
+            let runs = 500 - blocks.runs_short(500, run_blocks);
+            assert_eq!(blocks.runs_short(runs, run_blocks), 0);
+            assert_eq!(blocks.runs_short(runs + 2, run_blocks), 2);
+            let mut left = runs;
+            while left > 0 {
+                let together = rng.u64(1..=left.min(4));
+                let lens: Vec<u64> = (0..together).map(|_| rng.u64(1..=run_blocks)).collect();
+                if blocks.allocate_adjacent(&lens).is_none() {
+                    lens.iter().for_each(|&len| {
+                        blocks.allocate(len).expect("there was room for all");
+                    });
+                }
+                left -= together;
+            }
+        }
     }
 
     #[test]

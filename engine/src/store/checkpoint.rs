@@ -31,7 +31,7 @@ use super::manifest::Manifest;
 use super::page_map::encode_map_page;
 use super::pages::CHUNK_BYTES;
 use super::place::{Placement, seed_manifest};
-use super::room::grow_blocks;
+use super::room::kept_blocks;
 use super::superblock::{FORMAT_VERSION, LSN_END, SLOT_BLOCKS, Superblock};
 use super::{Durable, NO_PANIC, Store};
 use crate::error::{Error, Result};
@@ -88,13 +88,14 @@ impl Store {
     /// checkpoint is in progress.
     ///
     /// `before_superblock` is called when the pages of the checkpoint are durable and nothing names them yet:
-    /// what the checkpoint relies on outside of the store, as the log up to its lsn, is made durable there.
+    /// what the checkpoint relies on outside of the store, as the log up to its lsn, is made durable there. It gives
+    /// how long the file of the log is at least from then on, in bytes, as it is durable; 0 = not said.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`] if the file cannot be lengthened, and what `before_superblock` gives: the
     /// checkpoint was given up as by [`Store::abort`], nothing is lost; an open that follows may find it all the
     /// same. [`Error::Poisoned`]: writing has ended; the next open finds this checkpoint or the one before, whole.
-    pub(crate) fn publish(&self, before_superblock: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn publish(&self, before_superblock: impl FnOnce() -> Result<u64>) -> Result<()> {
         self.writable("checkpoint")?;
         let _alone = self.publishing.lock().expect(NO_PANIC);
         let mut written = Written::default();
@@ -102,14 +103,15 @@ impl Store {
             let durable = self.durable();
             (durable.superblock, durable.slot)
         };
-        let (superblock, manifest) = match self.write_map(&old, &mut written) {
+        let (mut superblock, manifest) = match self.write_map(&old, &mut written) {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(()),
             Err(error) => return Err(self.give_up(written, error)),
         };
         self.sync("sync pages")?;
-        if let Err(error) = before_superblock() {
-            return Err(self.give_up(written, error));
+        match before_superblock() {
+            Ok(log_bytes) => superblock.log_bytes = log_bytes,
+            Err(error) => return Err(self.give_up(written, error)),
         }
         let slot = 1 - old_slot;
         let bytes = superblock.encode();
@@ -263,10 +265,10 @@ impl Store {
         written.map_err(|error| self.disk_error("write a superblock", error))
     }
 
-    /// Cuts the free blocks at the end of the file, down to one step of growth, once there are two of them.
+    /// Cuts the free blocks at the end of the file, down to those that it keeps, once there are twice as many.
     fn cut_tail(&self) {
         let too_long = |end: u64, tail: u64| {
-            let step = grow_blocks(end - tail);
+            let step = kept_blocks(end - tail);
             (tail > 2 * step).then_some(end - tail + step)
         };
         let target = |state: &super::State| too_long(state.blocks.end(), state.blocks.tail_free());

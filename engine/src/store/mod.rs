@@ -106,7 +106,7 @@ mod value;
 
 pub(crate) use dir::{Directory, Mode};
 pub(crate) use open::check_page_bytes;
-pub(crate) use pages::Image;
+pub(crate) use pages::{Image, PageRead};
 pub(crate) use place::Placement;
 pub(crate) use value::VALUE_BYTES_MAX;
 
@@ -373,6 +373,11 @@ impl Store {
     /// commits below. 0 in a database that never had a log.
     pub(crate) fn checkpoint_lsn(&self) -> u64 {
         self.durable().superblock.checkpoint_lsn
+    }
+
+    /// How long the file of the log is at least, in bytes, by the newest durable checkpoint; 0 = not said.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.durable().superblock.log_bytes
     }
 
     /// Drawn at random when the database was made, and its own for ever.

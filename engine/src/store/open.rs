@@ -292,6 +292,7 @@ impl Store {
             },
             manifest_bytes: manifest.bytes() as u64,
             file_blocks: RESERVED_BLOCKS + (bytes.len() / BLOCK_BYTES) as u64,
+            log_bytes: 0,
         };
         let slot = superblock.encode();
         let write = |block: BlockId, bytes| Write { offset: block.offset(), bytes };

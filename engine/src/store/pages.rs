@@ -3,6 +3,7 @@
 //! ```text
 //!   write_images: checksum -> runs -> one batch -> placements       install: into the map (see `state`)
 //!   read_page:    map -> bounds -> read -> checksum                 discard: back to free
+//!   read_pages:   the same of many, read as one batch
 //! ```
 //!
 //! An image that was written and not installed is named by nothing; a crash forgets it.
@@ -18,7 +19,7 @@ use super::place::{Placement, RUN_BLOCKS_MAX, page_checksum};
 use super::{NO_PANIC, Store};
 use crate::error::{Error, Result};
 use crate::id::{BLOCK_BYTES, BlockId, Epoch, PageId};
-use crate::io::{AlignedBuf, Write};
+use crate::io::{AlignedBuf, Read, Write};
 use xxhash_rust::xxh3::Xxh3;
 
 /// How often a read starts again because its page moved meanwhile.
@@ -35,6 +36,15 @@ pub(crate) struct Image<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+/// One tree page to be read.
+#[derive(Debug)]
+pub(crate) struct PageRead<'a> {
+    /// The page.
+    pub(crate) page: PageId,
+    /// Where its image goes: room for [`Store::page_bytes`].
+    pub(crate) buf: &'a mut AlignedBuf,
+}
+
 impl Store {
     /// Reads a tree page into `buf`, which has room for [`Store::page_bytes`], and verifies its checksum.
     /// Gives the bytes of the image, a multiple of [`BLOCK_BYTES`]; those beyond are left as they were.
@@ -46,30 +56,79 @@ impl Store {
     /// [`Error::Corrupt`] if the page has no place, is greater than a tree page, or its checksum is wrong;
     /// [`Error::Io`].
     pub(crate) fn read_page(&self, page: PageId, buf: &mut AlignedBuf) -> Result<usize> {
-        let room = buf.len().min(self.page_bytes as usize);
         let mut moves = 0;
         loop {
-            let placement = self.must_be_mapped(page)?;
-            let bytes = placement.bytes();
-            if bytes > room {
-                return Err(self.corrupt(
-                    page,
-                    "page greater than the page size",
-                    format!("at most {room} bytes"),
-                    format!("{bytes} bytes"),
-                ));
-            }
-            let image = &mut buf[..bytes];
+            let placement = self.place_in(page, buf)?;
+            let image = &mut buf[..placement.bytes()];
             let read = self.read_run(page, placement, 0, image);
-            let failure = match read {
-                Ok(()) if page_checksum(page, image) == placement.checksum => return Ok(bytes),
-                Ok(()) => self.wrong_checksum(page, placement, page_checksum(page, image)),
+            let failure = match read.and_then(|()| self.check_image(page, placement, image)) {
+                Ok(()) => return Ok(placement.bytes()),
                 Err(error) => error,
             };
             if moves == MOVES_MAX || self.placement(page) == Some(placement) {
                 return Err(failure);
             }
             moves += 1;
+        }
+    }
+
+    /// Reads tree pages as one batch and verifies each. Gives for each, in the order of `reads`, what
+    /// [`Store::read_page`] gives for one: a page that fails leaves the others as they are.
+    pub(crate) fn read_pages(&self, reads: &mut [PageRead<'_>]) -> Vec<Result<usize>> {
+        // Placements are looked up under this lock, so the file is not cut before they are read.
+        let uncut = self.cut.read().expect(NO_PANIC);
+        let placements: Vec<Result<Placement>> =
+            reads.iter().map(|read| self.place_in(read.page, read.buf)).collect();
+        let mut batch: Vec<Read<'_>> = reads
+            .iter_mut()
+            .zip(&placements)
+            .filter_map(|(read, placement)| {
+                let placement = placement.as_ref().ok()?;
+                let buf = &mut read.buf[..placement.bytes()];
+                Some(Read { offset: placement.block.offset(), buf })
+            })
+            .collect();
+        let mut outcomes = self.disk.read_many(&mut batch).into_iter();
+        drop(uncut);
+        let pages = reads.iter_mut().zip(placements).map(|(PageRead { page, buf }, placement)| {
+            let (page, placement) = (*page, placement?);
+            let read = match outcomes.next() {
+                Some(outcome) => outcome.map_err(|error| self.disk_error("read a page", error)),
+                // A disk that says nothing of a read has not read.
+                None => return self.read_page(page, buf),
+            };
+            let image = &buf[..placement.bytes()];
+            match read.and_then(|()| self.check_image(page, placement, image)) {
+                Ok(()) => Ok(placement.bytes()),
+                Err(error) if self.placement(page) == Some(placement) => Err(error),
+                // It moved meanwhile.
+                Err(_) => self.read_page(page, buf),
+            }
+        });
+        pages.collect()
+    }
+
+    /// Where the tree page lies, if its image has room in `buf`.
+    fn place_in(&self, page: PageId, buf: &AlignedBuf) -> Result<Placement> {
+        let placement = self.must_be_mapped(page)?;
+        let room = buf.len().min(self.page_bytes as usize);
+        let bytes = placement.bytes();
+        if bytes > room {
+            return Err(self.corrupt(
+                page,
+                "page greater than the page size",
+                format!("at most {room} bytes"),
+                format!("{bytes} bytes"),
+            ));
+        }
+        Ok(placement)
+    }
+
+    /// Whether the image is what was written there.
+    fn check_image(&self, page: PageId, placement: Placement, image: &[u8]) -> Result<()> {
+        match page_checksum(page, image) {
+            checksum if checksum == placement.checksum => Ok(()),
+            checksum => Err(self.wrong_checksum(page, placement, checksum)),
         }
     }
 

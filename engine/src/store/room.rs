@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   give_out: adjacent runs | one by one | grow, then one by one          all or none
-//!   grow:     by a sixteenth of the file, at least 1 MiB | by what is short | a full disk
+//!   grow:     by a sixteenth of the file, 1 to 16 MiB | by what is short | a full disk
 //! ```
 //!
-//! Growing lengthens the file and reserves nothing on the medium, so a write into it can still find the disk
-//! full; the runs are given back then. A file that could not grow is as long as it was, and the next caller
-//! asks again: after a full disk nothing has to be mended once there is room.
+//! Growing gets room on the medium for all of it ([`Disk::allocate`](crate::io::Disk::allocate)), so that a full disk
+//! is met here, where it can be refused, and not by a write of what cannot be given up any more. Where the file system
+//! cannot do that, or writes elsewhere than it was told, a write may still find the disk full; the runs are given back
+//! then. A file that could not grow is as long as it was, and the next caller asks again: after a full disk nothing
+//! has to be mended once there is room.
 //!
 //! Tested in `store::tests`, by `space` and `faults`.
 
@@ -20,31 +22,33 @@ use std::io;
 
 /// Blocks by which the file grows at least: 1 MiB.
 const GROW_BLOCKS_MIN: u64 = 256;
+/// Blocks by which it grows at most, unless more are short, as they take room: 16 MiB.
+const GROW_BLOCKS_MAX: u64 = 4096;
 /// Blocks that a file may have: 40 bits name them.
 const FILE_BLOCKS_MAX: u64 = 1 << 40;
 
-/// By how many blocks a file of that many grows, and how many free ones it keeps at its end.
-pub(super) fn grow_blocks(end: u64) -> u64 {
+/// How many free blocks a file of that many keeps at its end.
+pub(super) fn kept_blocks(end: u64) -> u64 {
     GROW_BLOCKS_MIN.max(end / 16)
 }
 
 impl Store {
-    /// Sees to it that the file has at least that many free blocks, not necessarily adjacent, by lengthening it
-    /// if need be. They stay free until somebody takes them; a checkpoint that cuts the file leaves
+    /// Sees to it that the file has room for `runs` runs of up to `run_blocks` blocks each, by lengthening it if need
+    /// be. The blocks stay free until somebody takes them; a checkpoint that cuts the file leaves
     /// [`GROW_BLOCKS_MIN`] at its end. With enough of them, this is a look under the lock.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Denied`], [`Error::Poisoned`], and [`Error::Io`] if the file cannot be
     /// lengthened.
-    pub(crate) fn ensure_room(&self, blocks: u64) -> Result<()> {
+    pub(crate) fn ensure_room(&self, runs: u64, run_blocks: u64) -> Result<()> {
         self.writable("make room")?;
-        if self.state().blocks.free_blocks() >= blocks {
+        if self.state().blocks.runs_short(runs, run_blocks) == 0 {
             return Ok(());
         }
         let mut state = self.state_mut();
-        match blocks.saturating_sub(state.blocks.free_blocks()) {
+        match state.blocks.runs_short(runs, run_blocks) {
             0 => Ok(()),
-            short => self.grow(&mut state, short),
+            short => self.grow(&mut state, short.saturating_mul(run_blocks)),
         }
     }
 
@@ -85,13 +89,17 @@ impl Store {
         if end.saturating_add(short) > FILE_BLOCKS_MAX {
             return Err(self.disk_error(OP, io::ErrorKind::StorageFull.into()));
         }
-        let generous = (end + short.max(grow_blocks(end))).min(FILE_BLOCKS_MAX);
+        let step = kept_blocks(end).min(GROW_BLOCKS_MAX);
+        let generous = (end + short.max(step)).min(FILE_BLOCKS_MAX);
         let mut grown = Err(io::ErrorKind::StorageFull.into());
         for to in [generous, end + short] {
-            grown = self.disk.set_len(to * BLOCK_BYTES as u64).map(|()| to);
+            let offset = |blocks: u64| blocks * BLOCK_BYTES as u64;
+            grown = self.disk.allocate(offset(end), offset(to - end)).map(|()| to);
             if grown.is_ok() {
                 break;
             }
+            // A part of it may be there: others may want the room. A file that stays long does no harm.
+            let _ = self.disk.set_len(offset(end));
         }
         state.blocks.grown(grown.map_err(|error| self.disk_error(OP, error))?);
         Ok(())

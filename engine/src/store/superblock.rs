@@ -3,13 +3,15 @@
 //! ```text
 //!  byte   0      8        12    13     16      32        40     48        56      64      68   72
 //!         [magic ][version][shift][0   ][uuid  ][sequence][epoch][ckpt lsn][m.block][m.blks][0  ][m.bytes ...
-//!  byte  80          88           96                                              4088        4096
-//!         [m.checksum][file blocks][ zeros                                       ][ xxh3-64   ]
+//!  byte  80          88           96         104                                  4088        4096
+//!         [m.checksum][file blocks][log bytes][ zeros                            ][ xxh3-64   ]
 //! ```
 //!
 //! All numbers are little-endian. `m.` is the manifest. `file blocks` is the end of the highest block that
 //! the checkpoint reaches, so a file shorter than that has lost something. `ckpt lsn` is where the log is to be
-//! read from: the checkpoint holds exactly the commits below it. It is below 2^48.
+//! read from: the checkpoint holds exactly the commits below it. It is below 2^48. `log bytes` is how long the file
+//! of the log was at least, durable, when the checkpoint was made; 0 = not said. It is not cut shorter before a later
+//! checkpoint is durable, so a shorter file has lost something.
 //!
 //! | version | what it says |
 //! |---|---|
@@ -87,6 +89,8 @@ pub(super) struct Superblock {
     pub(super) manifest_bytes: u64,
     /// End of the highest block that this checkpoint reaches.
     pub(super) file_blocks: u64,
+    /// How long the file of the log is at least, in bytes; 0 = not said.
+    pub(super) log_bytes: u64,
 }
 
 /// What a slot was found to hold.
@@ -123,6 +127,7 @@ impl Superblock {
         put(72, &self.manifest_bytes.to_le_bytes());
         put(80, &self.manifest.checksum.to_le_bytes());
         put(88, &self.file_blocks.to_le_bytes());
+        put(96, &self.log_bytes.to_le_bytes());
         let checksum = xxh3_64(&buf[..CHECKSUM_AT]);
         buf[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         buf
@@ -141,9 +146,9 @@ impl Superblock {
         }
         let page_shift = bytes[12];
         let counted = get_u64(bytes, 32).max(get_u64(bytes, 40));
-        let checkpoint_lsn = match version {
-            VERSION_WITHOUT_LOG => 0,
-            _ => get_u64(bytes, 48),
+        let (checkpoint_lsn, log_bytes) = match version {
+            VERSION_WITHOUT_LOG => (0, 0),
+            _ => (get_u64(bytes, 48), get_u64(bytes, 96)),
         };
         if version == 0
             || !(12..=16).contains(&page_shift)
@@ -168,6 +173,7 @@ impl Superblock {
             },
             manifest_bytes: get_u64(bytes, 72),
             file_blocks: get_u64(bytes, 88),
+            log_bytes,
         })
     }
 }
@@ -254,6 +260,7 @@ mod tests {
             manifest: Placement { block: BlockId(77), blocks: 2, checksum: 0x0123_4567_89ab_cdef },
             manifest_bytes: 5000,
             file_blocks: 100,
+            log_bytes: 32 << 20,
         }
     }
 
@@ -286,7 +293,7 @@ mod tests {
     #[test]
     fn version_1_has_no_log_whatever_its_lsn_field_says() {
         let old = Superblock { version: 1, ..sample(7) }.encode();
-        let expected = Superblock { version: 1, checkpoint_lsn: 0, ..sample(7) };
+        let expected = Superblock { version: 1, checkpoint_lsn: 0, log_bytes: 0, ..sample(7) };
         assert!(!expected.has_log() && sample(7).has_log());
         assert_eq!(pick(&old, &sample(6).encode()).expect("both are valid"), (expected, 0));
         assert_eq!(pick(&old, &sample(8).encode()).expect("both are valid"), (sample(8), 1));

@@ -31,6 +31,8 @@ pub enum OpKind {
     Sync,
     /// [`Disk::set_len`](crate::io::Disk::set_len).
     SetLen,
+    /// [`Disk::allocate`](crate::io::Disk::allocate).
+    Allocate,
     /// All but reads.
     Change,
     /// All of them.
@@ -61,7 +63,7 @@ struct Planned {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     planned: Vec<Planned>,
-    counts: [u64; 4],
+    counts: [u64; 5],
 }
 
 impl Faults {
@@ -76,14 +78,15 @@ impl Faults {
 
     /// Calls of that kind so far.
     pub(super) fn count(&self, kind: OpKind) -> u64 {
-        let [reads, writes, syncs, set_lens] = self.counts;
+        let [reads, writes, syncs, set_lens, allocates] = self.counts;
         match kind {
             OpKind::Read => reads,
             OpKind::Write => writes,
             OpKind::Sync => syncs,
             OpKind::SetLen => set_lens,
-            OpKind::Change => writes + syncs + set_lens,
-            OpKind::Any => reads + writes + syncs + set_lens,
+            OpKind::Allocate => allocates,
+            OpKind::Change => writes + syncs + set_lens + allocates,
+            OpKind::Any => reads + writes + syncs + set_lens + allocates,
         }
     }
 
@@ -94,6 +97,7 @@ impl Faults {
             OpKind::Write => self.counts[1] += 1,
             OpKind::Sync => self.counts[2] += 1,
             OpKind::SetLen => self.counts[3] += 1,
+            OpKind::Allocate => self.counts[4] += 1,
             OpKind::Change | OpKind::Any => {}
         }
         let mut met = None;

@@ -1,11 +1,12 @@
 //! The state of one simulated file: what is visible, what is durable, and what lies between.
 //!
-//! What fails and how long the file may get is said with each call, since a machine has a say in both. Nothing is
+//! What fails and how much room the file may take is said with each call, since a machine has a say in both. Nothing is
 //! counted or recorded here.
 
 use super::SECTOR_BYTES;
 use super::crash::{Pending, Snapshot, apply};
 use super::fault::{Fault, Faults, OpKind};
+use super::holes::Holes;
 use super::image::Image;
 use super::rng::Rng;
 use crate::io::Write;
@@ -18,6 +19,8 @@ pub(super) struct File {
     durable: Image,
     pending: Vec<Arc<Pending>>,
     lengths: Vec<u64>,
+    /// Of the visible file.
+    holes: Holes,
     rng: Rng,
     /// Of this file alone.
     pub(super) faults: Faults,
@@ -26,13 +29,14 @@ pub(super) struct File {
 }
 
 impl File {
-    /// A file with that content, all of it durable.
+    /// A file with that content, all of it durable, and with room for all of it.
     pub(super) fn new(rng: Rng, image: Image) -> File {
         File {
             lengths: vec![image.len_bytes()],
             visible: image.clone(),
             durable: image,
             pending: Vec::new(),
+            holes: Holes::default(),
             rng,
             faults: Faults::default(),
             capacity_bytes: None,
@@ -41,6 +45,11 @@ impl File {
 
     pub(super) fn len_bytes(&self) -> u64 {
         self.visible.len_bytes()
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.len_bytes() - self.holes.bytes()
     }
 
     pub(super) fn damage(&mut self, offset: u64, bytes: &[u8]) {
@@ -77,9 +86,17 @@ impl File {
         }
     }
 
-    /// Whether the file may not get that long; what is there already stays.
-    fn is_beyond(&self, end: u64, len_bytes_max: u64) -> bool {
-        end > len_bytes_max.max(self.visible.len_bytes())
+    /// Whether there is no room for all between two places; what has some keeps it.
+    fn is_too_much(&self, start: u64, end: u64, room_bytes_max: u64) -> bool {
+        let behind = end.saturating_sub(self.len_bytes().max(start));
+        let more = behind + self.holes.bytes_in(start, end);
+        more > 0 && self.room_bytes() + more > room_bytes_max
+    }
+
+    /// Gives what lies between two places its room, and what lies before it, if the file gets longer, none.
+    fn take_room(&mut self, start: u64, end: u64) {
+        self.holes.add(self.len_bytes(), start);
+        self.holes.fill(start, end);
     }
 
     /// Stores sectors in the visible image, unsynced.
@@ -87,6 +104,7 @@ impl File {
         if bytes.is_empty() {
             return;
         }
+        self.take_room(offset, offset + bytes.len() as u64);
         self.visible.write(offset, bytes);
         self.pending.push(Arc::new(Pending::Write { offset, bytes: bytes.into() }));
         self.note_length();
@@ -96,7 +114,7 @@ impl File {
         &mut self,
         writes: &[Write<'_>],
         fault: Option<Fault>,
-        len_bytes_max: u64,
+        room_bytes_max: u64,
     ) -> io::Result<()> {
         if fault == Some(Fault::Eio) {
             for write in writes {
@@ -115,7 +133,8 @@ impl File {
         };
         for write in writes {
             let part = &write.bytes[..taken.min(write.bytes.len())];
-            if self.is_beyond(write.offset + part.len() as u64, len_bytes_max) {
+            let end = write.offset + part.len() as u64;
+            if self.is_too_much(write.offset, end, room_bytes_max) {
                 return Err(Fault::Enospc.error());
             }
             self.put(write.offset, part);
@@ -146,17 +165,9 @@ impl File {
         fault.map_or(Ok(()), |fault| Err(fault.error()))
     }
 
-    pub(super) fn set_len(
-        &mut self,
-        bytes: u64,
-        fault: Option<Fault>,
-        len_bytes_max: u64,
-    ) -> io::Result<()> {
+    pub(super) fn set_len(&mut self, bytes: u64, fault: Option<Fault>) -> io::Result<()> {
         if let Some(fault) = fault {
             return Err(fault.error());
-        }
-        if self.is_beyond(bytes, len_bytes_max) {
-            return Err(Fault::Enospc.error());
         }
         if bytes < self.visible.len_bytes() {
             // The rest of a sector that is cut in its middle becomes zero with the length.
@@ -170,9 +181,34 @@ impl File {
             }
             self.pending.push(Arc::new(Pending::Cut { at: bytes }));
         }
+        self.holes.add(self.len_bytes(), bytes);
+        self.holes.cut(bytes);
         self.visible.set_len(bytes);
         self.note_length();
         Ok(())
+    }
+
+    pub(super) fn allocate(
+        &mut self,
+        offset: u64,
+        bytes: u64,
+        fault: Option<Fault>,
+        room_bytes_max: u64,
+    ) -> io::Result<()> {
+        // [S8]: what was refused has a first part of its room, and the file may be longer.
+        let whole = offset + bytes;
+        let is_refused = fault.is_some() || self.is_too_much(offset, whole, room_bytes_max);
+        let end =
+            if is_refused { offset + self.rng.below(bytes as usize + 1) as u64 } else { whole };
+        if !self.is_too_much(offset, end, room_bytes_max) {
+            self.take_room(offset, end);
+            self.visible.set_len(end.max(self.len_bytes()));
+            self.note_length();
+        }
+        match (is_refused, fault) {
+            (false, _) => Ok(()),
+            (true, fault) => Err(fault.unwrap_or(Fault::Enospc).error()),
+        }
     }
 }
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A call meets what was planned for its disk and what was planned for the machine; each plan counts for
-//! itself. The same goes for room: the length of a file is bounded by its own capacity and by what the other
-//! files leave of the machine's.
+//! itself. The same goes for room: what a file takes is bounded by its own capacity and by what the other files
+//! leave of the machine's.
 //!
 //! Tested in `tests`.
 
@@ -91,10 +91,10 @@ impl Machine {
         self.files[index].faults.meet(op).or(joint)
     }
 
-    /// How long a file may get.
-    fn len_bytes_max(&self, index: usize) -> u64 {
+    /// How much room a file may take.
+    fn room_bytes_max(&self, index: usize) -> u64 {
         let others = self.files.iter().enumerate().filter(|(other, _)| *other != index);
-        let others: u64 = others.map(|(_, file)| file.len_bytes()).sum();
+        let others: u64 = others.map(|(_, file)| file.room_bytes()).sum();
         let joint = self.capacity_bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(others));
         self.files[index].capacity_bytes.unwrap_or(u64::MAX).min(joint)
     }
@@ -106,8 +106,8 @@ impl Machine {
 
     pub(super) fn write(&mut self, index: usize, writes: &[Write<'_>]) -> io::Result<()> {
         let fault = self.meet(index, OpKind::Write);
-        let len_bytes_max = self.len_bytes_max(index);
-        let written = self.files[index].write(writes, fault, len_bytes_max);
+        let room_bytes_max = self.room_bytes_max(index);
+        let written = self.files[index].write(writes, fault, room_bytes_max);
         self.record(Record::Changes);
         written
     }
@@ -123,10 +123,17 @@ impl Machine {
 
     pub(super) fn set_len(&mut self, index: usize, bytes: u64) -> io::Result<()> {
         let fault = self.meet(index, OpKind::SetLen);
-        let len_bytes_max = self.len_bytes_max(index);
-        let set = self.files[index].set_len(bytes, fault, len_bytes_max);
+        let set = self.files[index].set_len(bytes, fault);
         self.record(Record::Changes);
         set
+    }
+
+    pub(super) fn allocate(&mut self, index: usize, offset: u64, bytes: u64) -> io::Result<()> {
+        let fault = self.meet(index, OpKind::Allocate);
+        let room_bytes_max = self.room_bytes_max(index);
+        let allocated = self.files[index].allocate(offset, bytes, fault, room_bytes_max);
+        self.record(Record::Changes);
+        allocated
     }
 }
 
@@ -186,7 +193,7 @@ impl SimMachine {
         }
     }
 
-    /// Greatest sum of the lengths of both files in bytes: what would exceed it fails with `ENOSPC`. `None` = no
+    /// Greatest room that both files may take together, in bytes: what would take more fails with `ENOSPC`. `None` = no
     /// limit but those of the disks.
     pub fn set_capacity(&self, bytes_max: Option<u64>) {
         self.machine().capacity_bytes = bytes_max;
@@ -377,9 +384,9 @@ mod tests {
         let machine = SimMachine::new(1);
         let (data, log) = (machine.data(), machine.log());
         machine.set_capacity(Some(4 * BLOCK));
-        log.set_len(3 * BLOCK).expect("fits");
+        log.allocate(0, 3 * BLOCK).expect("fits");
         put(&data, 0, 1).expect("fits");
-        assert!(is_full(put(&data, 1, 1)) && is_full(log.set_len(4 * BLOCK)));
+        assert!(is_full(put(&data, 1, 1)) && is_full(log.allocate(3 * BLOCK, BLOCK)));
         put(&log, 2, 1).expect("takes no more room");
         log.set_len(2 * BLOCK).expect("shorter");
         put(&data, 1, 1).expect("fits now");

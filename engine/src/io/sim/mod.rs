@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write, set_len ---> visible image     what reads see
-//!                  \--> pending           in no order, until
+//!   allocate       \--> pending           in no order, until
 //!   sync ------------> durable image      what a power cut cannot take
 //!
 //!   crash(seed, mode) = durable + some of pending, a length of its own  ->  another SimDisk
@@ -11,9 +11,9 @@
 //!                log  : SimDisk --+   one power cut  ->  another SimMachine
 //! ```
 //!
-//! The parts: `machine.rs` several disks that lose power together, `file.rs` the state of one, `image.rs` bytes
-//! that are cheap to copy, `crash.rs` what a power cut leaves, `fault.rs` which calls fail, `rng.rs` the seed. A
-//! [`SimDisk`] of its own is the only disk of a machine.
+//! The parts: `machine.rs` several disks that lose power together, `file.rs` the state of one, `holes.rs` what
+//! takes no room, `image.rs` bytes that are cheap to copy, `crash.rs` what a power cut leaves, `fault.rs` which
+//! calls fail, `rng.rs` the seed. A [`SimDisk`] of its own is the only disk of a machine.
 //!
 //! # The model
 //!
@@ -30,6 +30,9 @@
 //!   alone, so calls of the other disk of a machine between them change nothing.
 //! - \[S7\] The disks of a machine lose power at the same instant, and what each keeps is drawn apart: no sync
 //!   of one says anything of the other.
+//! - \[S8\] Room: what is written or allocated takes some, what a file is lengthened by takes none before that. An
+//!   allocation that fails may leave the file longer, with a first part of the room. After a power cut a file has
+//!   room for all of its length, as where file systems keep both together.
 //!
 //! Not modelled: time, bit rot (use [`SimDisk::damage`]), a sector of another file.
 //!
@@ -57,6 +60,7 @@
 mod crash;
 mod fault;
 mod file;
+mod holes;
 mod image;
 mod machine;
 mod rng;
@@ -67,7 +71,7 @@ pub use crash::{CrashMode, Snapshot};
 pub use fault::{Fault, OpKind};
 pub use machine::{MachineSnapshot, SimMachine};
 
-use super::disk::{BackendReport, Disk, Write, check_writes};
+use super::disk::{BackendReport, Disk, Write, check_range, check_writes};
 use image::Image;
 use machine::Machine;
 use rng::Rng;
@@ -135,7 +139,7 @@ impl SimDisk {
         self.machine().file(self.index).faults.clear();
     }
 
-    /// Greatest length of the file in bytes: what would make it longer fails with `ENOSPC`. `None` = no
+    /// Greatest room that the file may take, in bytes (\[S8\]): what would take more fails with `ENOSPC`. `None` = no
     /// limit.
     pub fn set_capacity(&self, bytes_max: Option<u64>) {
         self.machine().file(self.index).capacity_bytes = bytes_max;
@@ -194,5 +198,10 @@ impl Disk for SimDisk {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.machine().set_len(self.index, bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        check_range(offset, bytes as usize).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.machine().allocate(self.index, offset, bytes)
     }
 }

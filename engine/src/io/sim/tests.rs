@@ -128,10 +128,32 @@ fn a_full_disk_fails_the_write_and_works_again_with_room() {
     disk.set_capacity(Some(BLOCK_BYTES as u64));
     put(&disk, 0, 1).expect("fits");
     assert_eq!(put(&disk, 1, 1).expect_err("full").kind(), io::ErrorKind::StorageFull);
-    assert_eq!(disk.set_len(1 << 20).expect_err("full").kind(), io::ErrorKind::StorageFull);
+    let len_bytes = disk.len_bytes().expect("no fault");
+    let refused = disk.allocate(len_bytes, 1 << 20).expect_err("full");
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
     put(&disk, 0, 2).expect("overwriting takes no room");
     disk.set_capacity(None);
     put(&disk, 1, 1).expect("room");
+}
+
+#[test]
+fn a_longer_file_takes_no_room_before_it_is_written_or_allocated() {
+    let block = BLOCK_BYTES as u64;
+    let disk = SimDisk::new(0);
+    disk.set_capacity(Some(3 * block));
+    disk.set_len(8 * block).expect("takes nothing");
+    disk.allocate(2 * block, 2 * block).expect("two of three");
+    put(&disk, 7, 1).expect("three of three");
+    assert_eq!(put(&disk, 0, 1).expect_err("full").kind(), io::ErrorKind::StorageFull);
+    assert!(disk.allocate(block, 2 * block).is_err(), "one more");
+    for number in [2, 3, 7] {
+        put(&disk, number, 2).expect("has its room");
+    }
+    disk.set_len(7 * block).expect("gives one back");
+    put(&disk, 0, 1).expect("takes it");
+    let found = disk.crash(1, CrashMode::KeepAll);
+    found.set_capacity(Some(0));
+    put(&found, 1, 1).expect("a file that is found has its room");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the pool on a simulated disk, with pages that hold one stamp each.
 
+mod ahead;
 mod checkpoints;
 mod faults;
 mod residency;
@@ -7,7 +8,7 @@ mod residency;
 use super::{FrameX, Pool, PoolOptions};
 use crate::error::Result;
 use crate::id::{FrameId, PageId, TreeId};
-use crate::io::disk::{BackendReport, Write};
+use crate::io::disk::{BackendReport, Read, Write};
 use crate::io::sim::CrashMode;
 use crate::io::{Disk, SimDisk};
 use crate::node::{LeafPayload, Page, bytes_of};
@@ -15,6 +16,7 @@ use crate::store::Store;
 use latchkv_latch::Version;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,11 +43,15 @@ fn watchdog(test: &'static str) -> Watchdog {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A simulated disk on which a test can do something in the middle of a write.
+/// A simulated disk on which a test can do something in the middle of a write, and that counts how it is read.
 #[derive(Default)]
 struct Hooked {
     disk: Option<Arc<SimDisk>>,
     before_write: Mutex<Option<Hook>>,
+    /// Reads that came together.
+    batches: AtomicU64,
+    /// Reads that came alone.
+    singles: AtomicU64,
 }
 
 impl std::fmt::Debug for Hooked {
@@ -65,7 +71,12 @@ impl Disk for Hooked {
         self.disk().backend()
     }
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.singles.fetch_add(1, Ordering::Relaxed);
         self.disk().read(offset, buf)
+    }
+    fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<io::Result<()>> {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.disk().read_many(reads)
     }
     fn write(&self, writes: &[Write<'_>]) -> io::Result<()> {
         let hook = self.before_write.lock().expect("no hook panics while it is taken").take();
@@ -82,6 +93,9 @@ impl Disk for Hooked {
     }
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.disk().set_len(bytes)
+    }
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.disk().allocate(offset, bytes)
     }
 }
 
@@ -115,7 +129,7 @@ fn pool_on(disk: Arc<dyn Disk>, create: bool, options: &PoolOptions) -> Result<P
 
 fn bench_with(options: &PoolOptions) -> Bench {
     let disk = Arc::new(SimDisk::new(1));
-    let hooked = Arc::new(Hooked { disk: Some(disk.clone()), before_write: Mutex::default() });
+    let hooked = Arc::new(Hooked { disk: Some(disk.clone()), ..Hooked::default() });
     let pool = pool_on(hooked.clone(), true, options).expect("an empty disk takes a store");
     Bench { pool: Arc::new(pool), disk, hooked }
 }
@@ -136,7 +150,7 @@ impl Bench {
 }
 
 fn checkpoint(pool: &Pool) -> Result<super::CheckpointReport> {
-    pool.checkpoint(|| (vec![(TREE, 0)], TreeId(8), 0), |_| Ok(()))
+    pool.checkpoint(|| (vec![(TREE, 0)], TreeId(8), 0), |_| Ok(0))
 }
 
 fn value(page: PageId, stamp: u64) -> Vec<u8> {

@@ -19,7 +19,7 @@ fn freeze(store: &Store) {
 }
 
 fn publish(store: &Store) {
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
 }
 
 /// Uses all free blocks, so that whatever was given back too early is overwritten.

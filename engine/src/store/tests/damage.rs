@@ -24,7 +24,7 @@ fn small() -> (Arc<SimDisk>, Stamped, (PageId, usize)) {
     put(&store, pages[2].0, 77, store.epoch()).expect("room");
     pages[2].1 = 77;
     store.freeze(vec![(TreeId(0), 6)], TreeId(4), 0).expect("writable");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     (disk, pages, (value, 5000))
 }
 

@@ -59,8 +59,12 @@ impl Store {
     /// beyond it, but for what fits into gaps between what is there.
     pub(crate) fn occupy_up_to(&self, offset: u64) {
         let (tail, end) = {
-            let state = self.state();
-            (state.blocks.end() - state.blocks.tail_free(), offset / BLOCK_BYTES as u64)
+            let mut state = self.state_mut();
+            let end = offset / BLOCK_BYTES as u64;
+            // The store itself would get room for it.
+            self.disk.set_len(offset).expect("a sparse file");
+            state.blocks.grown(end);
+            (state.blocks.end() - state.blocks.tail_free(), end)
         };
         self.give_out(&[end.checked_sub(tail).expect("not so far yet")]).expect("a sparse file");
     }

@@ -17,7 +17,7 @@ fn calls_of(seed: u64, kind: OpKind) -> u64 {
 
 #[test]
 fn a_full_disk_at_any_call_loses_nothing_and_the_store_goes_on() {
-    for kind in [OpKind::Write, OpKind::SetLen] {
+    for kind in [OpKind::Write, OpKind::SetLen, OpKind::Allocate] {
         for index in 0..calls_of(50, kind) {
             let mut world = World::new(50);
             world.disk.fail_at(index, Fault::Enospc, kind);

@@ -214,7 +214,7 @@ impl World {
             }
             86..92 => self.write_an_image_put_aside(),
             92..97 if self.frozen.is_none() => self.freeze(),
-            92..95 => self.store.ensure_room(self.rng.u64(..600)),
+            92..95 => self.store.ensure_room(self.rng.u64(..300), self.rng.u64(1..4)),
             95..96 => {
                 self.store.abort();
                 self.aside.clear();
@@ -222,7 +222,7 @@ impl World {
                 Ok(())
             }
             96..97 => self.publish(|| Err(disk_full())),
-            _ => self.publish(|| Ok(())),
+            _ => self.publish(|| Ok(0)),
         };
         match acted {
             Err(Error::Full { .. }) => Ok(()),
@@ -292,7 +292,7 @@ impl World {
 
     /// Writes all that the frozen epoch still lacks, then publishes, `before_superblock` included. A full disk
     /// there gives the checkpoint up.
-    fn publish(&mut self, before_superblock: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn publish(&mut self, before_superblock: impl FnOnce() -> Result<u64>) -> Result<()> {
         let Some(state) = self.frozen.clone() else {
             return Ok(());
         };
@@ -319,9 +319,9 @@ impl World {
         let mut reached_superblock = false;
         let published = self.store.publish(|| {
             assert_eq!(disk.snapshot().pending_count(), 0, "all that is written is synced");
-            before_superblock()?;
+            let log_bytes = before_superblock()?;
             reached_superblock = true;
-            Ok(())
+            Ok(log_bytes)
         });
         if published.is_ok() {
             assert_eq!(self.store.usage().sequence, before + 1);
@@ -347,7 +347,7 @@ impl World {
         if self.frozen.is_none() {
             self.freeze()?;
         }
-        self.publish(|| Ok(()))
+        self.publish(|| Ok(0))
     }
 
     /// What the memory of the model says of pages that are clean is what the store reads.

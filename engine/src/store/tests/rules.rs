@@ -30,7 +30,7 @@ fn a_checkpoint_holds_the_epoch_of_its_freeze_and_no_later_one() {
     store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     assert_eq!((store.frozen_epoch(), store.epoch()), (old, Epoch(old.0 + 1)));
     put(&store, page, 8, store.epoch()).expect("room");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert_eq!(store.frozen_epoch(), Epoch(0));
     assert!(holds(&store, page, 8));
     assert!(holds(&reopen(&disk), page, 4));
@@ -47,7 +47,7 @@ fn an_image_put_aside_goes_to_the_frozen_map_alone() {
     put(&store, page, 8, store.epoch()).expect("room");
     put(&store, page, 4, old).expect("room");
     assert!(holds(&store, page, 8), "the current map keeps the newer image");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     assert!(holds(&store, page, 8));
     assert_audit(&store);
@@ -65,7 +65,7 @@ fn a_page_freed_during_a_checkpoint_is_in_that_checkpoint_and_not_in_the_next() 
     store.free_page(page);
     put(&store, page, 4, old).expect("room");
     assert!(!store.knows(page) && store.placement(page).is_none());
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert!(holds(&reopen(&disk), page, 4));
     checkpoint(&store).expect("room");
     assert!(!reopen(&disk).knows(page));
@@ -98,7 +98,7 @@ fn provisional_pages_are_left_out_until_adopted() {
     store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     store.adopt(&[page, value]);
     put(&store, page, 8, Epoch(store.epoch().0 - 1)).expect("room");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert_eq!(reopen(&disk).usage().pages, 0, "adopted after the freeze");
     checkpoint(&store).expect("room");
     let crashed = reopen(&disk);
@@ -139,7 +139,7 @@ fn freed_ids_come_back_after_the_publish_that_follows() {
     store.freeze(Vec::new(), TreeId(1), 0).expect("writable");
     store.free_page(a);
     assert_ne!(store.allocate_page().expect("ids"), a);
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert_ne!(store.allocate_page().expect("ids"), a, "freed after that freeze");
     checkpoint(&store).expect("room");
     assert_eq!(store.allocate_page().expect("ids"), a);
@@ -200,7 +200,7 @@ fn lengths_and_tree_ids_are_those_of_the_newest_checkpoint() {
     assert_eq!((store.lengths(), store.next_tree()), (vec![], TreeId(1)));
     let lengths = vec![(TreeId(7), 70), (TreeId(0), 3)];
     store.freeze(lengths, TreeId(8), 0).expect("writable");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     let store = reopen(&disk);
     assert_eq!(store.lengths(), [(TreeId(0), 3), (TreeId(7), 70)]);
     assert_eq!(store.next_tree(), TreeId(8));
@@ -214,7 +214,7 @@ fn the_lsn_of_a_store_is_that_of_its_newest_durable_checkpoint() {
     assert_eq!(store.checkpoint_lsn(), 0);
     store.freeze(Vec::new(), TreeId(1), 4096).expect("writable");
     assert_eq!(store.checkpoint_lsn(), 0, "not durable yet");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert_eq!((store.checkpoint_lsn(), reopen(&disk).checkpoint_lsn()), (4096, 4096));
     store.freeze(Vec::new(), TreeId(1), 5000).expect("writable");
     store.abort();
@@ -237,12 +237,13 @@ fn what_comes_before_the_superblock_finds_the_pages_synced_and_the_older_checkpo
             assert_eq!(now.pending_count(), 0);
             let crashed = reopen(&Arc::new(now.crash(0, CrashMode::KeepAll)));
             assert!(holds(&crashed, page, 4) && crashed.checkpoint_lsn() == 0);
-            Ok(())
+            Ok(5 << 20)
         })
         .expect("room");
     assert!(called);
     let crashed = reopen(&Arc::new(disk.crash(0, CrashMode::LoseAll)));
     assert!(holds(&crashed, page, 8) && crashed.checkpoint_lsn() == 8);
+    assert_eq!((store.log_bytes(), crashed.log_bytes()), (5 << 20, 5 << 20));
 }
 
 #[test]
@@ -260,7 +261,7 @@ fn a_failure_before_the_superblock_gives_the_checkpoint_up_and_poisons_nothing()
     assert!(holds(&store, page, 8));
     assert!(holds(&reopen(&disk), page, 4), "the older checkpoint stands");
     store.freeze(Vec::new(), TreeId(1), 16).expect("writable");
-    store.publish(|| Ok(())).expect("room");
+    store.publish(|| Ok(0)).expect("room");
     assert!(holds(&reopen(&disk), page, 8));
     assert_eq!(reopen(&disk).checkpoint_lsn(), 16);
     assert_audit(&store);

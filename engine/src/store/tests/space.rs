@@ -64,20 +64,34 @@ fn room_that_was_made_takes_that_many_blocks_without_growth() {
     let disk = Arc::new(SimDisk::new(74));
     let store = new_store(&disk);
     for blocks in [0, 1, 300, 299, 10_000] {
-        store.ensure_room(blocks).expect("room");
+        store.ensure_room(blocks, 1).expect("room");
         assert!(store.usage().free_blocks >= blocks);
     }
     assert_eq!(disk.len_bytes().expect("a length"), store.usage().file_bytes);
-    let lengthened = disk.op_count(OpKind::SetLen);
-    store.ensure_room(10_000).expect("there already");
+    let lengthened = disk.op_count(OpKind::Allocate);
+    store.ensure_room(10_000, 1).expect("there already");
     for _ in 0..10_000 {
         store.give_out(&[1]).expect("room");
     }
-    assert_eq!(disk.op_count(OpKind::SetLen), lengthened);
+    assert_eq!(disk.op_count(OpKind::Allocate), lengthened);
     assert_audit(&store);
     drop(store);
     let store = Store::open(disk.clone(), Path::new("data"), true).expect("whole");
-    assert!(matches!(store.ensure_room(0), Err(Error::Denied(_))));
+    assert!(matches!(store.ensure_room(0, 1), Err(Error::Denied(_))));
+}
+
+/// What is refused here is never refused by a write: the old way, a longer file, took no room.
+#[test]
+fn what_room_was_made_for_is_written_though_the_disk_is_full_by_then() {
+    let disk = Arc::new(SimDisk::new(76));
+    let store = new_store(&disk);
+    let pages: Vec<PageId> = (0..300).map(|_| store.allocate_page().expect("ids")).collect();
+    store.ensure_room(pages.len() as u64, 4).expect("room");
+    disk.set_capacity(Some(0));
+    for (stamp, &page) in (0..).zip(&pages) {
+        put(&store, page, stamp, store.epoch()).expect("its room");
+    }
+    assert_audit(&store);
 }
 
 #[test]
@@ -85,14 +99,17 @@ fn room_that_cannot_be_made_is_a_full_disk_and_can_be_asked_for_again() {
     let disk = Arc::new(SimDisk::new(75));
     let store = new_store(&disk);
     disk.set_capacity(Some(4 << 20));
-    assert!(matches!(store.ensure_room(2000), Err(Error::Full { .. })));
-    assert!(matches!(store.ensure_room(u64::MAX), Err(Error::Full { .. })));
+    let len_bytes = disk.len_bytes().expect("a length");
+    assert!(matches!(store.ensure_room(2000, 1), Err(Error::Full { .. })));
+    assert!(matches!(store.ensure_room(500, 4), Err(Error::Full { .. })));
+    assert!(matches!(store.ensure_room(u64::MAX, 4), Err(Error::Full { .. })));
+    assert_eq!(disk.len_bytes().expect("a length"), len_bytes, "a part of the room is given back");
     store.health().expect("a full disk poisons nothing");
-    store.ensure_room(900).expect("less than the capacity");
-    assert!(matches!(store.ensure_room(2000), Err(Error::Full { .. })));
+    store.ensure_room(900, 1).expect("less than the capacity");
+    assert!(matches!(store.ensure_room(2000, 1), Err(Error::Full { .. })));
     assert_audit(&store);
     disk.set_capacity(None);
-    store.ensure_room(2000).expect("room again");
+    store.ensure_room(2000, 1).expect("room again");
     assert!(store.usage().free_blocks >= 2000);
     assert_audit(&store);
 }
