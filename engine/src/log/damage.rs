@@ -10,6 +10,20 @@
 //!                                                        S  > end: damage
 //! ```
 //!
+//! Nor may the log end where a file ends that somebody has cut short: within a record, or right behind one. Where
+//! something is left that is no record, none followed that was acknowledged, however short the file is. What is known to
+//! have been in the file, durable:
+//!
+//! | what | by what |
+//! |---|---|
+//! | as many bytes as the checkpoint says | the log's file is not cut below that before a later checkpoint is durable |
+//! | all of the slot of the end, if something in it was synced | slots are whole when records come into them, and a sync covers the length |
+//! | all of it, if it is a run's first, and there is a record in it | it is synced before the first record is written |
+//!
+//! A crash leaves none of this away. What cannot be told: the loss of whole slots that were added since the checkpoint,
+//! if what is left ends as a crash could have left it; and of a slot's end with all that was synced in it but the first
+//! group. Nothing older says that they were there.
+//!
 //! Looked at: the headers of the run; every place, at steps of 8 bytes, of the rest of the run's parts; and of
 //! the slots without a valid header, which may hold a part of it too. A record counts if it is whole; so
 //! neither what an earlier run left in a recycled slot, nor a value that looks like a record, does: they do
@@ -23,7 +37,7 @@
 //! Tested in `tests::recovery`.
 
 use super::record::{HEADER_BYTES, Header};
-use super::slots::Run;
+use super::slots::{Geometry, Run};
 use super::stream::{READ_BYTES, Slots, Window};
 use crate::error::{Error, Result};
 
@@ -32,12 +46,28 @@ const CHECKS_BYTES_MAX: u64 = 256 << 20;
 /// What is read at once beyond the places looked at: a header begins at each.
 const OVERLAP_BYTES: usize = HEADER_BYTES;
 
+/// What is known from before the end of the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// All below this was synced.
+    pub(super) synced: u64,
+    /// The file was as long as this, durable.
+    pub(super) file_bytes: u64,
+}
+
 /// Says nothing if the log of `run` may end at `end`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if something behind says that more was synced; [`Error::Io`].
-pub(super) fn check_end(slots: &Slots, window: &mut Window, run: Run, end: u64) -> Result<()> {
+/// [`Error::Corrupt`] if something behind says that more was synced, or if the file was cut short; [`Error::Io`].
+pub(super) fn check_end(
+    slots: &Slots,
+    window: &mut Window,
+    run: Run,
+    end: u64,
+    known: Known,
+) -> Result<()> {
     let Some(geometry) = slots.geometry else { return Ok(()) };
+    check_length(slots, geometry, window, (run, end), known)?;
     let last_part = geometry.part(end);
     for header in slots.headers.iter().filter(|header| header.part >= last_part) {
         let offset = geometry.slot_offset(header.slot);
@@ -57,6 +87,31 @@ pub(super) fn check_end(slots: &Slots, window: &mut Window, run: Run, end: u64) 
         }
     }
     slots.unreadable.iter().try_for_each(|&slot| search.slot(slot))
+}
+
+/// The record at the end was not cut off with the end of the file.
+fn check_length(
+    slots: &Slots,
+    geometry: Geometry,
+    window: &mut Window,
+    (run, end): (Run, u64),
+    known: Known,
+) -> Result<()> {
+    let last = slots.file_bytes / geometry.slot_bytes();
+    let part = geometry.part(end);
+    let start = geometry.start(part);
+    let was_synced = known.synced > start || part == run.first_part && end > start;
+    let in_last = slots.header_of(part).filter(|header| header.slot == last && header.run == run);
+    let last_was_whole = was_synced && in_last.is_some();
+    let least = if last_was_whole { geometry.slot_offset(last + 1) } else { 0 };
+    let least = least.max(known.file_bytes);
+    let got = slots.file_bytes;
+    if got >= least || window.holds_record_or_none(slots, run, end)? {
+        return Ok(());
+    }
+    let what = "the log's file was cut short, and what was committed last may be lost: to go on without it, \
+                lengthen the file by zeros";
+    Err(slots.corrupt(got, what, format!("at least {least} bytes"), format!("{got} bytes")))
 }
 
 #[cold]

@@ -125,6 +125,7 @@ impl Flusher {
             self.usage.flushes += 1;
         }
         let mut synced = false;
+        let laid_out = log.space.laid_out();
         while self.end < to {
             synced = self.write(log, to, sync)?;
         }
@@ -140,6 +141,7 @@ impl Flusher {
                 disk.sync().map_err(|source| log.space.failed("syncing the log", source))?;
             }
             self.usage.syncs += 1;
+            log.space.synced(laid_out);
             // Relaxed: L-b. `durable` follows under the lock of the turn.
             log.marks.synced.store(to, Relaxed);
         }

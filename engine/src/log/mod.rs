@@ -60,8 +60,8 @@
 //! | \[L-b] | `synced` Relaxed | copy Relaxed | \[W5]: any value it ever had is true | |
 //! | \[L-c] | `frozen` Relaxed, then mark applied (Release in the ring) | `visible`: ring Acquire, then `frozen` Relaxed | who sees the record applied sees the stop before it | half a commit visible |
 //! | \[L-d] | `watched` Relaxed under the flusher's lock | the flusher, under the same lock | | |
-//! | \[L-f] | `held_from` Relaxed under the lock of the turn, before the held record is copied | `wait`, after `written` Acquire | who sees it written sees it held, by the ring and L-a | a commit behind a Fill acknowledged that a crash of the process takes back |
 //! | \[L-e] | `granted` Relaxed | reserve Relaxed | a hint which of two limits was met; the ring's own limit decides | |
+//! | \[L-f] | `held_from` Relaxed under the lock of the turn, before the held record is copied | `wait`, after `written` Acquire | who sees it written sees it held, by the ring and L-a | a commit behind a Fill acknowledged that a crash of the process takes back |
 //!
 //! Order of locks: preparing, places; turn alone or below flusher; flusher, places. Nobody waits for a record to
 //! be applied while it holds one, and for one to be copied only the leader does, for a moment, with the
@@ -138,7 +138,7 @@ pub(crate) struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { slot_bytes: 16 << 20, buffer_bytes: 8 << 20 }
+        LogOptions { slot_bytes: 4 << 20, buffer_bytes: 8 << 20 }
     }
 }
 
@@ -163,6 +163,15 @@ impl LogOptions {
         }
         Ok(self)
     }
+}
+
+/// What the newest checkpoint says of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Anchor {
+    /// It holds the commits below; 0 if it knew no log.
+    pub(crate) lsn: u64,
+    /// How long the file is at least, in bytes ([`Log::pledge`]); 0 = not said.
+    pub(crate) file_bytes: u64,
 }
 
 /// What the log takes and has done.
@@ -230,8 +239,7 @@ struct Marks {
 }
 
 impl Log {
-    /// Reads what is there, which may be nothing; writes nothing. `checkpoint_lsn` is that of the newest checkpoint,
-    /// 0 if it knew no log.
+    /// Reads what is there, which may be nothing; writes nothing. `anchor` is what the newest checkpoint says of it.
     ///
     /// # Errors
     /// [`Usage::BadOption`]; [`Error::Io`]; [`Error::Open`] when the file is of another database or a newer
@@ -240,10 +248,10 @@ impl Log {
         disk: Arc<dyn Disk>,
         path: &Path,
         uuid: [u8; 16],
-        checkpoint_lsn: u64,
+        anchor: Anchor,
         options: LogOptions,
     ) -> Result<Recovering> {
-        Recovering::open(disk, path, uuid, checkpoint_lsn, options.validate()?)
+        Recovering::open(disk, path, uuid, anchor, options.validate()?)
     }
 
     /// A log that goes on at `start`, the first lsn of a run whose first slot is prepared and synced.
@@ -337,6 +345,13 @@ impl Log {
         self.gathered.iter().chain([&self.let_go]).for_each(Condvar::notify_all);
         drop(turn);
         Error::Poisoned { cause }
+    }
+
+    /// For a checkpoint at `checkpoint_lsn`, up to which all is synced: how long the file is at least, in bytes, as it
+    /// is durable. It is not cut shorter before the [`Log::release`] of a greater lsn; so if it is found shorter, it was
+    /// not the log or a crash that cut it.
+    pub(crate) fn pledge(&self, checkpoint_lsn: u64) -> u64 {
+        self.space.pledge(checkpoint_lsn)
     }
 
     /// Slots that lie wholly below the checkpoint are free for use again, and if more than a few are, the end

@@ -13,18 +13,20 @@
 //!
 //! Nothing is written before [`Recovering::finish`]; to read a log alone, leave that away. `finish`, in order:
 //!
-//! 1. syncs, so that what was read is durable (a killed process may have left it to the operating system);
+//! 1. lengthens the file to whole slots, and syncs, so that what was read is durable (a killed process may have left
+//!    it to the operating system);
 //! 2. prepares a slot for a new run, in a part numbered above every header found, and syncs that.
 //!
 //! A crash before the end of 2 leaves all as it was, perhaps with an empty run more.
 //!
 //! Tested in `tests::recovery`, and with failures and crashes at every call in `tests::faults`.
 
+use super::damage::Known;
 use super::record::{Header, Record, RecordKind};
 use super::slots::{Geometry, Run};
 use super::space::{Place, Space};
 use super::stream::{Slots, Window};
-use super::{Log, LogOptions};
+use super::{Anchor, Log, LogOptions};
 use crate::error::{Error, Result};
 use crate::io::Disk;
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +40,9 @@ pub(crate) struct Recovering {
     pub(super) slots: Slots,
     uuid: [u8; 16],
     options: LogOptions,
-    checkpoint: u64,
+    anchor: Anchor,
+    /// All below this was synced, by what was read so far.
+    synced: u64,
     /// The run that is read; `None` if there is none.
     run: Option<Run>,
     /// The runs after it.
@@ -57,7 +61,7 @@ impl Recovering {
         disk: Arc<dyn Disk>,
         path: &Path,
         uuid: [u8; 16],
-        checkpoint: u64,
+        anchor: Anchor,
         options: LogOptions,
     ) -> Result<Recovering> {
         let slots = Slots::read(disk, path, uuid)?;
@@ -65,10 +69,11 @@ impl Recovering {
             slots,
             uuid,
             options,
-            checkpoint,
+            anchor,
+            synced: anchor.lsn,
             run: None,
             later: Vec::new(),
-            at: checkpoint,
+            at: anchor.lsn,
             is_ended: false,
             window: Window::default(),
             aside: Window::default(),
@@ -81,12 +86,12 @@ impl Recovering {
     fn find_start(&mut self) -> Result<()> {
         let Some(geometry) = self.slots.geometry else {
             self.is_ended = true;
-            if self.checkpoint > 0 || !self.slots.is_blank()? {
+            if self.anchor.lsn > 0 || !self.slots.is_blank()? {
                 return Err(self.slots.corrupt(0, "no header of the log is whole", "one", "none"));
             }
             return Ok(());
         };
-        let wanted = match self.checkpoint {
+        let wanted = match self.anchor.lsn {
             0 => match self.slots.headers.first() {
                 Some(first) => {
                     self.at = geometry.start(first.run.first_part);
@@ -97,13 +102,13 @@ impl Recovering {
             lsn => geometry.part(lsn),
         };
         let mut found = self.slots.header_of(wanted);
-        if found.is_none() && self.checkpoint > 0 && self.at == geometry.start(wanted) {
+        if found.is_none() && self.anchor.lsn > 0 && self.at == geometry.start(wanted) {
             // The checkpoint ends with a part, and the next was not begun.
             found = self.slots.header_of(wanted.wrapping_sub(1));
         }
         let run = found.map(|header| header.run);
         let is_first = run.is_some_and(|run| run.previous_end == 0);
-        if run.is_none() || !self.at.is_multiple_of(8) || self.checkpoint == 0 && !is_first {
+        if run.is_none() || !self.at.is_multiple_of(8) || self.anchor.lsn == 0 && !is_first {
             let what = "the log does not hold the place of the checkpoint";
             let parts = self.slots.headers.iter().map(|header| header.part);
             let got = format!("parts {:?}", parts.take(8).collect::<Vec<_>>());
@@ -133,6 +138,7 @@ impl Recovering {
         let Some(header) = self.advance()? else { return Ok(None) };
         let kind = self.kind_of(&header)?;
         self.at = header.end();
+        self.synced = self.synced.max(header.synced);
         let ops = self.window.ops(&header);
         Ok(Some(Record { lsn: header.lsn, end: header.end(), kind, synced: header.synced, ops }))
     }
@@ -151,7 +157,8 @@ impl Recovering {
             if let Some(header) = self.window.whole(&self.slots, run, self.at)? {
                 return Ok(Some(header));
             }
-            super::damage::check_end(&self.slots, &mut self.aside, run, self.at)?;
+            let known = Known { synced: self.synced, file_bytes: self.anchor.file_bytes };
+            super::damage::check_end(&self.slots, &mut self.aside, run, self.at, known)?;
             self.is_ended = true;
         }
         Ok(None)
@@ -193,14 +200,14 @@ impl Recovering {
 
     /// Bytes from the checkpoint to the position, for progress.
     pub(crate) fn read_bytes(&self) -> u64 {
-        self.at.saturating_sub(self.checkpoint).min(self.total_bytes())
+        self.at.saturating_sub(self.anchor.lsn).min(self.total_bytes())
     }
 
     /// Bytes from the checkpoint to where the log ends at the latest.
     pub(crate) fn total_bytes(&self) -> u64 {
         match (self.slots.geometry, self.slots.headers.last()) {
             (Some(geometry), Some(last)) => {
-                geometry.start(last.part + 1).saturating_sub(self.checkpoint)
+                geometry.start(last.part + 1).saturating_sub(self.anchor.lsn)
             }
             _ => 0,
         }
@@ -250,6 +257,7 @@ impl Recovering {
             disk.sync().map_err(failed)
         };
         if slots.geometry.is_some() {
+            self.complete_last(geometry)?;
             sync()?;
         }
         let found = slots.headers.last().map_or(0, |header| header.part);
@@ -263,12 +271,27 @@ impl Recovering {
             geometry,
             run,
             places,
-            self.checkpoint,
+            self.anchor,
         );
         let start = geometry.start(first_part);
         space.prepare(start + 1, start, |_| ())?;
+        let laid_out = space.laid_out();
         sync()?;
+        space.synced(laid_out);
         Ok(Log::start(space, start, run.salt, self.options.buffer_bytes))
+    }
+
+    /// A crash while a slot was added may have left a part of it: every slot that is used is whole.
+    fn complete_last(&self, geometry: Geometry) -> Result<()> {
+        let slots = &self.slots;
+        let whole = slots.file_bytes.next_multiple_of(geometry.slot_bytes());
+        if whole == slots.file_bytes {
+            return Ok(());
+        }
+        let allocated = slots.disk.allocate(slots.file_bytes, whole - slots.file_bytes);
+        // Opening must not need room: what has none is met when it is written.
+        let lengthened = allocated.or_else(|_| slots.disk.set_len(whole));
+        lengthened.map_err(|source| crate::io::disk_error("adding to the log", &slots.path, source))
     }
 
     /// What each slot holds, for a new run: what the checkpoint is past is free; a slot that says nothing is
@@ -280,7 +303,7 @@ impl Recovering {
         let count = self.slots.file_bytes.div_ceil(geometry.slot_bytes());
         let mut places = vec![Place::Part(first_part - 1); count as usize];
         // Z3 of `space`.
-        let kept = geometry.part(self.checkpoint.saturating_sub(1));
+        let kept = geometry.part(self.anchor.lsn.saturating_sub(1));
         for header in &self.slots.headers {
             let is_whole = geometry.slot_offset(header.slot + 1) <= self.slots.file_bytes;
             if let Some(place) = places.get_mut(header.slot as usize) {

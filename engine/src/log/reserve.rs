@@ -210,8 +210,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl Applying<'_> {
-    /// All operations are applied: the record may become visible. Gives its end, for [`Log::wait_visible`] and
-    /// [`Log::wait`].
+    /// All operations are applied: the record may become visible. Gives its end, for [`Log::acknowledge`].
     pub(crate) fn applied(mut self) -> u64 {
         self.is_done = true;
         self.log.ring.applied(self.lsn);

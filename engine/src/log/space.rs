@@ -6,6 +6,7 @@
 //!
 //!   prepare:  lowest free slot, or a new one at the end, filled with zeros  ->  header  ->  part 14
 //!   release:  parts wholly below the checkpoint are free; a free end beyond a few slots is cut off
+//!   pledge:   a checkpoint notes how many slots there are, so that a file that was cut by others is known
 //! ```
 //!
 //! A recycled slot keeps its old bytes behind the header: their lsns, or their salts, are others. Only a new
@@ -18,13 +19,15 @@
 //!   or because the checkpoint was past it when the log was opened.
 //! - \[Z3] The part with the last byte before the checkpoint is kept: so the place of a checkpoint is always in
 //!   the file, or right behind it.
+//! - \[Z5] `durable_slots` slots lie in the file whole, and a sync that began when they did has returned. A cut takes
+//!   its slots out of that before it begins, and does not go below what was pledged.
 //! - \[Z4] One thread at a time prepares or cuts (`preparing`); `places` is held for look-ups alone, never
 //!   during I/O.
 //!
 //! Tested in `tests::space`.
 
-use super::LSN_END;
 use super::slots::{Geometry, HEADER_BLOCK_BYTES, Run, SlotHeader};
+use super::{Anchor, LSN_END};
 use crate::error::{Error, Result};
 use crate::io::{AlignedBuf, Disk, Write, disk_error};
 use std::collections::VecDeque;
@@ -69,11 +72,42 @@ struct Places {
     next_part: u64,
     /// The lsn that was released last.
     released: u64,
+    /// \[Z5].
+    durable_slots: u64,
+    /// What checkpoints that may be the newest were told: their lsns, with the slots that stay.
+    pledges: Vec<(u64, u64)>,
+    /// Where a cut that is under way ends.
+    cutting_to: Option<u64>,
+    /// How many cuts there were: a sync says nothing of slots that one took away meanwhile.
+    cuts: u64,
+}
+
+/// The slots that lie in the file at one moment: to be durable by a sync that begins after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaidOut {
+    slots: u64,
+    cuts: u64,
+}
+
+impl Places {
+    /// How many slots stay if all below the part `kept` are free: a free end goes, but for a few slots.
+    fn slots_without(&self, kept: u64) -> usize {
+        let is_free = |place: &Place| match place {
+            Place::Free => true,
+            Place::Part(part) => *part < kept,
+        };
+        let mut free = self.slots.iter().filter(|place| is_free(place)).count();
+        let mut slots = self.slots.len();
+        while free > FREE_SLOTS_KEPT && self.slots[..slots].last().is_some_and(is_free) {
+            slots -= 1;
+            free -= 1;
+        }
+        slots
+    }
 }
 
 impl Space {
-    /// A space whose run holds no part yet. `slots` is what the file holds; `released` the lsn of the
-    /// checkpoint.
+    /// A space whose run holds no part yet. `slots` is what the file holds; `anchor` what the checkpoint says.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         path: PathBuf,
@@ -81,10 +115,18 @@ impl Space {
         geometry: Geometry,
         run: Run,
         slots: Vec<Place>,
-        released: u64,
+        anchor: Anchor,
     ) -> Space {
-        let next_part = run.first_part;
-        let places = Places { slots, live: VecDeque::new(), next_part, released };
+        let places = Places {
+            slots,
+            live: VecDeque::new(),
+            next_part: run.first_part,
+            released: anchor.lsn,
+            durable_slots: 0,
+            pledges: vec![(anchor.lsn, anchor.file_bytes / geometry.slot_bytes())],
+            cutting_to: None,
+            cuts: 0,
+        };
         let (places, preparing) = (Mutex::new(places), Mutex::new(None));
         Space { disk, path, uuid, geometry, run, places, preparing }
     }
@@ -219,6 +261,7 @@ impl Space {
             let first = places.next_part - places.live.len() as u64;
             let passed = kept.saturating_sub(first).min(places.live.len() as u64);
             places.live.drain(..passed as usize);
+            places.pledges.retain(|(lsn, _)| *lsn >= checkpoint_lsn);
         }
         // Whoever prepares a slot may be about to take the last: the next release cuts then.
         if let Ok(_one) = self.preparing.try_lock() {
@@ -229,22 +272,52 @@ impl Space {
     /// Cuts free slots off the end while more than a few are free.
     fn cut(&self) {
         let slots = {
-            let places = self.places();
-            let mut free = places.slots.iter().filter(|place| **place == Place::Free).count();
-            let mut slots = places.slots.len();
-            while free > FREE_SLOTS_KEPT && places.slots[slots - 1] == Place::Free {
-                slots -= 1;
-                free -= 1;
-            }
-            if slots == places.slots.len() {
+            let mut places = self.places();
+            let pledged = places.pledges.iter().map(|(_, slots)| *slots).max().unwrap_or(0);
+            let slots = (places.slots_without(0) as u64).max(pledged);
+            if slots >= places.slots.len() as u64 {
                 return;
             }
+            // Z5.
+            places.durable_slots = places.durable_slots.min(slots);
+            places.cutting_to = Some(slots);
+            places.cuts += 1;
             slots
         };
+        let is_cut = self.disk.set_len(self.geometry.slot_offset(slots)).is_ok();
+        let mut places = self.places();
+        places.cutting_to = None;
+        places.cuts += 1;
         // A file that cannot be cut stays long, and is cut another time.
-        if self.disk.set_len(self.geometry.slot_offset(slots as u64)).is_ok() {
-            self.places().slots.truncate(slots);
+        if is_cut {
+            places.slots.truncate(slots as usize);
         }
+    }
+
+    /// What lies in the file now.
+    pub(super) fn laid_out(&self) -> LaidOut {
+        let places = self.places();
+        let slots = places.cutting_to.unwrap_or(places.slots.len() as u64);
+        LaidOut { slots, cuts: places.cuts }
+    }
+
+    /// A sync that began after `laid_out` has returned.
+    pub(super) fn synced(&self, laid_out: LaidOut) {
+        let mut places = self.places();
+        if laid_out.cuts == places.cuts {
+            places.durable_slots = places.durable_slots.max(laid_out.slots);
+        }
+    }
+
+    /// See [`super::Log::pledge`].
+    pub(super) fn pledge(&self, checkpoint_lsn: u64) -> u64 {
+        let mut places = self.places();
+        let kept = self.geometry.part(checkpoint_lsn.saturating_sub(1));
+        let slots = places.durable_slots.min(places.slots_without(kept) as u64);
+        let pledge = (checkpoint_lsn, slots);
+        places.pledges.retain(|other| *other != pledge);
+        places.pledges.push(pledge);
+        self.geometry.slot_offset(slots)
     }
 
     pub(super) fn failed(&self, op: &'static str, source: io::Error) -> Error {

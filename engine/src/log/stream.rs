@@ -206,40 +206,45 @@ impl Slots {
 pub(super) struct Window {
     run: Option<Run>,
     start: u64,
+    /// Longer than what is filled, so that no read has to clear it first.
     bytes: Vec<u8>,
-    /// The stream ends behind `bytes`.
+    filled: usize,
+    /// The stream ends behind what is filled.
     is_last: bool,
 }
 
 impl Window {
     /// The stream of a run from `lsn` on: `want` bytes, at most a record, or fewer where it ends.
     pub(super) fn get(&mut self, slots: &Slots, run: Run, lsn: u64, want: usize) -> Result<&[u8]> {
-        let end = self.start + self.bytes.len() as u64;
+        let end = self.start + self.filled as u64;
         if self.run != Some(run) || lsn < self.start || lsn > end {
-            self.bytes.clear();
+            self.filled = 0;
             (self.run, self.start, self.is_last) = (Some(run), lsn, false);
         }
         let mut at = (lsn - self.start) as usize;
-        if self.bytes.len() - at < want && !self.is_last {
-            self.bytes.drain(..at);
+        if self.filled - at < want && !self.is_last {
+            self.bytes.copy_within(at..self.filled, 0);
+            self.filled -= at;
             (self.start, at) = (lsn, 0);
-            while self.bytes.len() < want && !self.is_last {
+            while self.filled < want && !self.is_last {
                 self.read_on(slots, run)?;
             }
         }
-        let there = &self.bytes[at..];
+        let there = &self.bytes[at..self.filled];
         Ok(&there[..want.min(there.len())])
     }
 
     fn read_on(&mut self, slots: &Slots, run: Run) -> Result<()> {
-        let filled = self.bytes.len();
         let slot_bytes =
             slots.geometry.map_or(READ_BYTES, |geometry| geometry.slot_bytes() as usize);
-        self.bytes.resize(filled + READ_BYTES.min(slot_bytes), 0);
-        let lsn = self.start + filled as u64;
-        let read = slots.read_stream(run, lsn, &mut self.bytes[filled..]);
-        self.bytes.truncate(filled + *read.as_ref().unwrap_or(&0));
-        self.is_last = read? == 0;
+        let end = self.filled + READ_BYTES.min(slot_bytes);
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        let lsn = self.start + self.filled as u64;
+        let read = slots.read_stream(run, lsn, &mut self.bytes[self.filled..end])?;
+        self.filled += read;
+        self.is_last = read == 0;
         Ok(())
     }
 
@@ -259,9 +264,24 @@ impl Window {
         Ok(is_whole.then_some(header))
     }
 
+    /// Whether all bytes are there that a record at `lsn` would have, by what is there of its header.
+    pub(super) fn holds_record_or_none(
+        &mut self,
+        slots: &Slots,
+        run: Run,
+        lsn: u64,
+    ) -> Result<bool> {
+        let Some(head) = self.get(slots, run, lsn, HEADER_BYTES)?.first_chunk() else {
+            return Ok(false);
+        };
+        let header = Header::decode(head);
+        let bytes = header.bytes as usize;
+        Ok(!header.is_plausible(lsn) || self.get(slots, run, lsn, bytes)?.len() == bytes)
+    }
+
     /// The operations of a record that [`Window::whole`] gave last.
     pub(super) fn ops(&self, header: &Header) -> &[u8] {
         let at = (header.lsn - self.start) as usize + HEADER_BYTES;
-        self.bytes.get(at..at + header.ops_len()).unwrap_or(&[])
+        self.bytes[..self.filled].get(at..at + header.ops_len()).unwrap_or(&[])
     }
 }

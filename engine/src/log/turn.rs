@@ -116,13 +116,30 @@ impl Goal<'_> {
 }
 
 impl Log {
+    /// Waits until the commit whose record ends at `end` can be acknowledged: whoever begins next sees it, and it is
+    /// as durable as `level` says. The record is marked applied. 0 = there is none.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`]: it may survive a crash or not; and if a commit before it was given up half
+    /// applied, nobody sees it before the log is opened again.
+    pub(crate) fn acknowledge(&self, end: u64, level: Durability) -> Result<()> {
+        self.wait_visible(end);
+        if self.visible() < end {
+            // L-c: who gave a commit up has poisoned the log before it let others pass.
+            self.health()?;
+        }
+        self.wait(end, level)
+    }
+
     /// Waits until the record that ends at `end` is as durable as `level` says. The record is marked applied, or
     /// will be by another thread.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`]: the record may survive a crash or not.
-    pub(crate) fn wait(&self, end: u64, level: Durability) -> Result<()> {
+    pub(super) fn wait(&self, end: u64, level: Durability) -> Result<()> {
         let goal = match level {
+            // What will never be written is not acknowledged, little as was asked for.
+            Durability::None if self.written() < end => return self.health(),
             Durability::None => return Ok(()),
             Durability::Buffered => self.written_goal(end),
             Durability::Sync => {
@@ -131,6 +148,14 @@ impl Log {
             }
         };
         if goal.is_reached() { Ok(()) } else { self.reach(goal) }
+    }
+
+    /// Waits until all records below `lsn`, which are applied, are durable, and no lsn below it is held.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`].
+    pub(crate) fn wait_durable(&self, lsn: u64) -> Result<()> {
+        self.wait(lsn, Durability::Sync)
     }
 
     /// Gives the operating system all that is reserved by now. Waits for what is reserved and not copied yet,
@@ -162,8 +187,8 @@ impl Log {
     }
 
     /// Keeps [`Log::durable`] from passing `lsn` until [`Log::let_durable_go`]; who waits for more, be it only to be
-    /// written, waits until then: opening after a crash of the process may end the log there. Called between reserving and copying the record at `lsn`, so that nothing of it is synced yet.
-    /// Several may be held.
+    /// written, waits until then: opening after a crash of the process may end the log there. Called between reserving
+    /// and copying the record at `lsn`, so that nothing of it is synced yet. Several may be held.
     pub(crate) fn hold_durable(&self, lsn: u64) {
         let mut turn = self.turn();
         turn.held.push(lsn);

@@ -112,8 +112,7 @@ impl Ledger {
             stripe.release_clean();
         });
         let Some((lsn, end)) = made? else { return Ok(0) };
-        self.log.wait_visible(end);
-        self.log.wait(end, terms.durability)?;
+        self.log.acknowledge(end, terms.durability)?;
         Ok(lsn)
     }
 
@@ -125,20 +124,27 @@ impl Ledger {
         staged: &StagedValues<'_, '_>,
         since: Option<u64>,
     ) -> Result<()> {
-        let bytes = writes.iter().map(|write| op_of(write).encoded_len()).sum();
+        let values = staged.values.iter().flatten();
+        let bytes = writes.iter().map(|write| write.key.len()).sum::<usize>()
+            + values.map(|staged| staged.payload_bytes()).sum::<usize>();
         pool.ready_for(writes.len(), bytes)?;
-        for (write, staged) in writes.iter().zip(&staged.values) {
-            let tree = Btree::new(pool, &write.target.core);
-            let bytes = staged.map_or(0, |staged| staged.payload_bytes());
-            let lsn = match write.change {
-                Change::Put(_) => tree.prepare(write.key, bytes),
-                Change::Delete | Change::Guard => tree.prepare(write.key, 0),
-            };
-            let lsn = lsn.map_err(|error| explain(error, write.target))?;
-            if let (Some(since), Some(lsn)) = (since, lsn)
-                && lsn >= since
-            {
-                return Err(write.target.conflict(Some(write.key)));
+        let mut staged = staged.values.iter();
+        for of_tree in writes.chunk_by(|a, b| a.target.core.id == b.target.core.id) {
+            let tree = Btree::new(pool, &of_tree[0].target.core);
+            let mut ahead = tree.ahead();
+            for (at, (write, staged)) in of_tree.iter().zip(&mut staged).enumerate() {
+                ahead.come_to(at, of_tree, |write| write.key);
+                let bytes = staged.map_or(0, |staged| staged.payload_bytes());
+                let lsn = match write.change {
+                    Change::Put(_) => tree.prepare(write.key, bytes),
+                    Change::Delete | Change::Guard => tree.prepare(write.key, 0),
+                };
+                let lsn = lsn.map_err(|error| explain(error, write.target))?;
+                if let (Some(since), Some(lsn)) = (since, lsn)
+                    && lsn >= since
+                {
+                    return Err(write.target.conflict(Some(write.key)));
+                }
             }
         }
         Ok(())
@@ -184,9 +190,11 @@ impl Ledger {
         self.check_reader(terms, writes.first().map(|write| write.target))?;
         let applying = ready.copy();
         if let Err(error) = self.apply(pool, writes, hashes, staged, lsn) {
-            // [X4]. What is applied of it never becomes visible to a snapshot.
+            // [X4]. First, so that this is the cause that is kept.
+            let poisoned = self.log.poison(error);
+            // What is applied of it never becomes visible to a snapshot.
             drop(applying);
-            return Err(pool.store().poison(self.log.poison(error)));
+            return Err(pool.store().poison(poisoned));
         }
         applying.applied();
         Ok(Some((lsn, end)))

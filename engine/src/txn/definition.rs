@@ -11,6 +11,7 @@ use std::cell::Cell;
 #[derive(Debug)]
 pub(crate) struct Defining<'a> {
     ledger: &'a Ledger,
+    lsn: Cell<u64>,
     end: Cell<u64>,
 }
 
@@ -41,9 +42,11 @@ impl<'a> DefinitionLog for Defining<'a> {
             Definition::Drop(tree) => Op::Drop { tree },
             Definition::Rename(tree, name) => Op::Rename { tree, name: name.as_bytes() },
             Definition::Clear(tree) => Op::Clear { tree },
+            Definition::Fill(tree) => Op::Fill { tree },
         };
         op.encode_into(&mut ops);
         let reserved = self.ledger.log.reserve(ops.len() as u32)?;
+        self.lsn.set(reserved.lsn());
         self.end.set(reserved.end());
         Ok(Defined { reserved, ops })
     }
@@ -52,11 +55,16 @@ impl<'a> DefinitionLog for Defining<'a> {
 impl Ledger {
     /// For a definition that is about to be made.
     pub(crate) fn defining(&self) -> Defining<'_> {
-        Defining { ledger: self, end: Cell::new(0) }
+        Defining { ledger: self, lsn: Cell::new(0), end: Cell::new(0) }
     }
 }
 
 impl Defining<'_> {
+    /// Lsn of the last definition; 0 if there was none.
+    pub(super) fn lsn(&self) -> u64 {
+        self.lsn.get()
+    }
+
     /// End of the last definition's record; 0 if there was none.
     pub(crate) fn end(&self) -> u64 {
         self.end.get()

@@ -55,6 +55,11 @@ impl Journal for Filling<'_> {
     }
 }
 
+/// Blocks that a checkpoint writes beside pages, if that many pages are new.
+pub(super) fn checkpoint_blocks(pages: usize) -> u64 {
+    ROOM_BLOCKS + pages as u64 / PAGES_A_BLOCK
+}
+
 /// Before a tree of so many pages is filled: writes them, so that the checkpoint that has to follow needs next to no
 /// room, and makes sure of that. A full disk is met here, when nothing has happened yet.
 pub(super) fn make_ready(
@@ -63,7 +68,7 @@ pub(super) fn make_ready(
     checkpoint: impl Fn() -> Result<()>,
 ) -> Result<()> {
     checkpoint()?;
-    pool.store().ensure_room(ROOM_BLOCKS + pages as u64 / PAGES_A_BLOCK)
+    pool.store().ensure_room(checkpoint_blocks(pages), 1)
 }
 
 impl Ledger {

@@ -5,51 +5,40 @@
 //! are gone through three times, each time merged: for conflicts, into the log, and into the tree.
 //!
 //! ```text
-//! build -> (checkpoint) -> stripes -> still empty? conflicts? -> gate -> parts -> lsn -> copy -> apply, fill -> leave
-//!   -> (checkpoint) -> durable
+//! build -> (checkpoint) -> stripes -> still empty? room? conflicts? -> gate -> parts -> lsn -> copy -> apply, fill
+//!   -> leave -> (checkpoint) -> durable
 //! ```
 //!
-//! The checkpoints are made only if a tree is filled (see `fill`). What was built and not used goes back to the pool.
+//! Room on disk is made for all pages that applying may dirty, by the number and the bytes of what was spilled: nothing
+//! may be refused any more then. The checkpoints are made only if a tree is filled (see `fill`). What was built and not
+//! used goes back to the pool.
 //!
 //! Tested by `engine/tests/transactions/large.rs`.
 
 use super::commit::{Applied, Terms, explain, lock};
-use super::fill::make_ready;
+use super::fill::{checkpoint_blocks, make_ready};
 use super::record::Recorder;
-use super::write_set::Spilled;
+use super::write_set::{Amount, Spilled};
 use super::{Change, Ledger, Target, Write, WriteSet};
-use crate::btree::{Applying, Btree, Content, Journal, Merge, Staged, Stamp};
+use crate::btree::{Applying, Btree, Conflicts, Content, Filled, Merge, Staged};
 use crate::error::Result;
 use crate::id::PageId;
 use crate::log::ops::Op;
 use crate::node::LeafPayload;
 use crate::pool::Pool;
-use crate::versions::{Old, key_hash};
+use crate::versions::key_hash;
 
 /// Changes that are applied together, at most.
 const CHANGES: usize = 256;
 /// Bytes of their keys and values, at most.
 const CHANGES_BYTES: usize = 1 << 20;
 
-/// The lsn of a fill whose record is in the log.
-struct Filled {
-    lsn: u64,
-}
-
-impl Journal for Filled {
-    const VERSIONED: bool = true;
-
-    fn stamp(&mut self) -> Result<Stamp> {
-        Ok(Stamp::At(self.lsn))
-    }
-
-    fn keep(&mut self, _key: &[u8], _since: u64, _old: Old<'_>) {}
-}
-
 /// How the runs of one tree get into it.
 struct Plan<'a> {
     target: &'a Target,
     runs: Merge<'a>,
+    /// What the runs say.
+    amount: Amount,
     /// What the tree is to hold, if it holds nothing.
     content: Option<Content>,
     /// The large values that go into it.
@@ -75,6 +64,8 @@ impl Ledger {
         terms: Terms<'_>,
         checkpoint: impl Fn() -> Result<()>,
     ) -> Result<u64> {
+        // Nothing goes back any more.
+        set.settle();
         set.spill(pool)?;
         let made = {
             let (trees, guards) = (set.spilled(), set.writes());
@@ -96,8 +87,8 @@ impl Ledger {
             let made = made?;
             // What leaves name now is not the runs' any more.
             let used: Vec<PageId> = plans.into_iter().flat_map(|plan| plan.extents).collect();
-            self.log.wait_visible(made.end);
             if made.filled {
+                self.log.wait_visible(made.end);
                 if let Err(error) = checkpoint() {
                     return Err(pool.store().poison(self.log.poison(error)));
                 }
@@ -107,7 +98,7 @@ impl Ledger {
         };
         let (made, used) = made;
         set.discard(pool, &used);
-        self.log.wait(made.end, terms.durability)?;
+        self.log.acknowledge(made.end, terms.durability)?;
         Ok(made.lsn)
     }
 
@@ -137,7 +128,7 @@ impl Ledger {
         if content.is_none() {
             extents.clear();
         }
-        Ok(Plan { target, runs, content, extents })
+        Ok(Plan { target, runs, amount: tree.amount, content, extents })
     }
 
     fn make_spilled(
@@ -156,6 +147,7 @@ impl Ledger {
                 plan.extents.clear();
             }
         }
+        make_room(pool, plans)?;
         if let Some(since) = terms.since {
             check_conflicts(pool, plans, guards, since)?;
         }
@@ -192,8 +184,10 @@ impl Ledger {
         let applying = ready.copy();
         for plan in plans {
             if let Err(error) = self.apply_plan(pool, plan, lsn) {
+                // First, so that this is the cause that is kept.
+                let poisoned = self.log.poison(error);
                 drop(applying);
-                return Err(pool.store().poison(self.log.poison(error)));
+                return Err(pool.store().poison(poisoned));
             }
         }
         applying.applied();
@@ -241,15 +235,17 @@ impl Ledger {
         lsn: u64,
     ) -> Result<()> {
         let changes = gathered.changes();
-        let mut rest = &changes[..];
-        while !rest.is_empty() {
-            let done = into.apply(rest, &mut |at| {
+        let mut ahead = into.ahead();
+        let mut done = 0;
+        while done < changes.len() {
+            ahead.come_to(done, &changes, |change| change.key);
+            let rest = &changes[done..];
+            done += into.apply(rest, &mut |at| {
                 let key = rest[at].key;
                 // Tombstones are told of for the whole tree.
                 let write = Write { target, key, change: Change::Guard };
                 Applied { ledger: self, write, hash: key_hash(target.core.id, key), lsn }
             })?;
-            rest = &rest[done..];
         }
         gathered.clear();
         Ok(())
@@ -279,6 +275,25 @@ fn make_plans_ready(
     make_ready(pool, pages, checkpoint)
 }
 
+/// Room on disk for what is applied, and, if a tree is filled, for the checkpoint that has to follow.
+fn make_room(pool: &Pool, plans: &[Plan<'_>]) -> Result<()> {
+    let changing = plans.iter().filter(|plan| plan.content.is_none()).map(|plan| plan.amount);
+    let changes = changing.clone().map(|amount| amount.changes).sum();
+    let bytes = changing.map(|amount| amount.bytes).sum();
+    if changes == 0 {
+        return Ok(());
+    }
+    pool.ready_for(changes, bytes)?;
+    let contents = plans.iter().filter_map(|plan| Some((plan, plan.content.as_ref()?)));
+    match contents.map(|(plan, content)| content.pages() + plan.extents.len()).sum() {
+        0 => Ok(()),
+        pages => {
+            let runs = checkpoint_blocks(pages) + pool.pages_changed(changes, bytes);
+            pool.store().ensure_room(runs, pool.page_blocks())
+        }
+    }
+}
+
 /// No key that is written or guarded has a record of lsn `since` or later.
 fn check_conflicts(
     pool: &Pool,
@@ -294,13 +309,35 @@ fn check_conflicts(
     }
     for plan in plans.iter().filter(|plan| plan.content.is_none()) {
         let mut conflicts = Btree::new(pool, &plan.target.core).conflicts(since);
+        // Keys are enough to know which leaves come next.
+        let mut gathered = Gathered::default();
         plan.runs.each(|key, _| {
-            match conflicts.at(key).map_err(|error| explain(error, plan.target))? {
-                true => Err(plan.target.conflict(Some(key))),
-                false => Ok(()),
+            gathered.push(key, None);
+            if gathered.is_full() {
+                check_gathered(plan.target, &mut conflicts, &mut gathered)
+            } else {
+                Ok(())
             }
         })?;
+        check_gathered(plan.target, &mut conflicts, &mut gathered)?;
     }
+    Ok(())
+}
+
+fn check_gathered(
+    target: &Target,
+    conflicts: &mut Conflicts<'_>,
+    gathered: &mut Gathered,
+) -> Result<()> {
+    let changes = gathered.changes();
+    let mut ahead = conflicts.tree().ahead();
+    for (at, change) in changes.iter().enumerate() {
+        ahead.come_to(at, &changes, |change| change.key);
+        if conflicts.at(change.key).map_err(|error| explain(error, target))? {
+            return Err(target.conflict(Some(change.key)));
+        }
+    }
+    gathered.clear();
     Ok(())
 }
 

@@ -17,6 +17,7 @@
 //! | `snapshot` | registering a reader; the horizon; dropping what nobody can see |
 //! | `purge` | tombstones that nobody needs |
 //! | `fill` | sorted records, at once into an empty tree |
+//! | `rebuild` | a tree built anew, packed |
 //! | `definition` | definitions of trees in the log |
 //! | `watch` | committed changes, handed on in their order |
 //!
@@ -42,6 +43,7 @@ mod fill;
 mod large;
 mod purge;
 mod reads;
+mod rebuild;
 mod record;
 mod single;
 mod snapshot;

@@ -1,7 +1,7 @@
 //! What a serializable transaction has read, and whether it still holds.
 //!
 //! Keys and ranges are kept as asked, not as answered: absence is read too. All of it stays in memory until the
-//! transaction ends.
+//! transaction ends, so who reads asks first how much there is.
 //!
 //! * [Q1] A read is noted before, or together with, its answer. What was noted is narrowed only to what was given.
 
@@ -26,16 +26,37 @@ pub(crate) struct Span {
 pub(crate) struct Reads {
     keys: Vec<(Target, Vec<u8>)>,
     spans: Vec<(Target, Span)>,
+    /// What keys and bounds take beside their places in the two.
+    held_bytes: usize,
+}
+
+impl Span {
+    fn held_bytes(&self) -> usize {
+        let bytes = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        bytes(&self.lower) + bytes(&self.upper)
+    }
 }
 
 impl Reads {
+    /// Bytes of memory, near enough.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.len() * size_of::<(Target, Vec<u8>)>()
+            + self.spans.len() * size_of::<(Target, Span)>()
+            + self.held_bytes
+    }
+
     /// A key was read.
     pub(crate) fn note_key(&mut self, target: &Target, key: &[u8]) {
+        self.held_bytes += key.len();
         self.keys.push((target.clone(), key.to_vec()));
     }
 
     /// A range is being read; gives its number.
     pub(crate) fn note_span(&mut self, target: &Target, span: Span) -> usize {
+        self.held_bytes += span.held_bytes();
         self.spans.push((target.clone(), span));
         self.spans.len() - 1
     }
@@ -44,9 +65,13 @@ impl Reads {
     pub(crate) fn narrow(&mut self, number: usize, spans: impl IntoIterator<Item = Span>) {
         let Some((target, span)) = self.spans.get_mut(number) else { return };
         let target = target.clone();
+        self.held_bytes -= span.held_bytes();
         // What is left of it stays under its number; an empty span is no harm.
         *span = Span { lower: Bound::Excluded(Vec::new()), upper: Bound::Excluded(Vec::new()) };
-        self.spans.extend(spans.into_iter().map(|span| (target.clone(), span)));
+        for span in spans {
+            self.held_bytes += span.held_bytes();
+            self.spans.push((target.clone(), span));
+        }
     }
 
     /// Nothing was read.

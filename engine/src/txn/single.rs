@@ -107,8 +107,7 @@ impl Ledger {
         }
         let result = result?;
         if end > 0 {
-            self.log.wait_visible(end);
-            self.log.wait(end, durability)?;
+            self.log.acknowledge(end, durability)?;
         }
         Ok(result)
     }

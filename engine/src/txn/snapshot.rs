@@ -76,21 +76,27 @@ impl Ledger {
         (slot, self.snapshots.lsn(slot))
     }
 
-    /// Registers a reader of what no crash can take back any more. Waits for a sync if what is durable by now is
-    /// too old to be read.
+    /// Registers a reader of what no crash can take back any more: of what is durable by now, or, if that is too old
+    /// to be read, of what is visible now, once that is durable.
     ///
     /// # Errors
-    /// That sync failed.
+    /// What was waited for failed.
     pub(crate) fn pin_durable(&self) -> Result<(SnapshotSlot, u64)> {
-        loop {
-            let lsn = self.log.durable().min(self.log.visible());
-            let slot = self.snapshots.register(now_ms(), || lsn);
-            // [H1]: who moves the horizon from now on sees the slot; who has moved it before is seen here.
-            if self.settled_horizon() <= lsn {
-                return Ok((slot, lsn));
+        let lsn = self.log.durable().min(self.log.visible());
+        let slot = self.snapshots.register(now_ms(), || lsn);
+        // [H1]: who moves the horizon from now on sees the slot; who has moved it before is seen here.
+        if self.settled_horizon() <= lsn {
+            return Ok((slot, lsn));
+        }
+        self.snapshots.release(slot);
+        // The horizon does not pass this one, however long it waits and whatever is committed meanwhile.
+        let (slot, lsn) = self.pin_slot();
+        match self.log.wait_durable(lsn) {
+            Ok(()) => Ok((slot, lsn)),
+            Err(error) => {
+                self.snapshots.release(slot);
+                Err(error)
             }
-            self.snapshots.release(slot);
-            self.log.sync()?;
         }
     }
 

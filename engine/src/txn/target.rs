@@ -2,6 +2,7 @@
 
 use crate::btree::TreeCore;
 use crate::error::{Error, Usage};
+use crate::name::Name;
 use std::sync::Arc;
 
 /// A tree, and the name by which its user knows it.
@@ -10,7 +11,7 @@ pub(crate) struct Target {
     /// The tree.
     pub(crate) core: Arc<TreeCore>,
     /// For messages.
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Name,
 }
 
 impl Target {

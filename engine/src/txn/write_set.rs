@@ -2,33 +2,43 @@
 //!
 //! Keys and values lie in a bump arena that goes as a whole. A value that is written over stays there until then.
 //! Past a budget all of it moves to a *run* (`btree/run.rs`), and the memory begins anew; what is in memory lies
-//! over what is in runs. While a savepoint is set nothing that it could bring back leaves the memory, so what is
-//! written since then counts beyond the budget.
+//! over what is in runs. If savepoints are set, it moves to several: what was said before the first, what was said from
+//! there to the next, and so on. Going back to a savepoint drops the runs that came after it.
 //!
 //! ```text
 //! trees   [ target, key -> entry, runs ]   in the order in which they were first written to
 //! undo    [ tree, key, entry before ]      only while a savepoint is set
+//!
+//! undo        ..........|.......|..        savepoints: places in it, with the number of runs of each tree
+//! spilled   run 0    run 1    run 2        each has what its keys were at its end
 //! ```
+//!
+//! Guards stay in memory: a run has no word for them. So do changes since more than [`PLACES_MAX`] savepoints, which
+//! would be as many runs.
 //!
 //! * [B1] A [`Held`] never leaves the write set whose arena its bytes lie in, and the arena is never reset while
 //!   there are entries: both go together, and the entries first.
 //! * [B2] Bytes in the arena do not move and, once held, do not change.
+//! * [B3] The state at a savepoint is: its first `runs` runs of each tree, and over them the memory with all of `undo`
+//!   from its place on taken back.
 //!
-//! Tested by `engine/tests/transactions`: `large` against a `BTreeMap`, `writes` for savepoints.
+//! Tested by `engine/tests/transactions`: `large` against a `BTreeMap`, `writes` and `savepoints` for savepoints.
+
+mod held;
+mod spill;
 
 use super::{Change, Target, Write};
 use crate::btree::{Run, Said, TreeCore};
 use crate::error::Result;
 use crate::id::{PageId, TreeId};
 use crate::pool::Pool;
+use held::{Held, Key};
 use latchkv_alloc::Bump;
 use latchkv_latch::primitives::{AtomicU64, Ordering::Relaxed};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::collections::btree_map::{self, BTreeMap};
 use std::ops::Bound;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Number of the next write set with savepoints.
@@ -38,77 +48,9 @@ static OWNERS: AtomicU64 = AtomicU64::new(1);
 const BLOCK_BYTES_FIRST: usize = 4 << 10;
 /// What an entry costs beside its bytes: its place in the map.
 const ENTRY_BYTES: usize = 64;
-
-/// Bytes in the arena of the write set that holds this.
-#[derive(Clone, Copy)]
-struct Held(NonNull<[u8]>);
-
-// SAFETY: [B1], [B2]: plain bytes that nobody changes, owned by the write set with which this moves.
-unsafe impl Send for Held {}
-// SAFETY: as above; shared reading of bytes that nobody changes.
-unsafe impl Sync for Held {}
-
-impl Held {
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: [B1], [B2].
-        unsafe { self.0.as_ref() }
-    }
-}
-
-/// A key with its first bytes beside it, by which most comparisons are decided without a look at the arena.
-#[derive(Clone, Copy)]
-struct Key {
-    /// The first eight bytes, big-endian, zeros behind a shorter key.
-    head: u64,
-    bytes: Held,
-}
-
-impl Key {
-    /// A key to look up by: not to be kept, as its bytes are the caller's.
-    #[inline]
-    fn lent(bytes: &[u8]) -> Key {
-        Key::of(Held(NonNull::from(bytes)))
-    }
-
-    #[inline]
-    fn of(held: Held) -> Key {
-        let bytes = held.bytes();
-        let mut head = [0; 8];
-        let len = bytes.len().min(8);
-        head[..len].copy_from_slice(&bytes[..len]);
-        Key { head: u64::from_be_bytes(head), bytes: held }
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self.bytes.bytes()
-    }
-}
-
-impl PartialEq for Key {
-    #[inline]
-    fn eq(&self, other: &Key) -> bool {
-        self.head == other.head && self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for Key {}
-
-impl PartialOrd for Key {
-    #[inline]
-    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Key {
-    #[inline]
-    fn cmp(&self, other: &Key) -> Ordering {
-        // Zeros behind a shorter key sort it no higher than a longer one with the same head.
-        self.head.cmp(&other.head).then_with(|| self.bytes().cmp(other.bytes()))
-    }
-}
+/// Places of savepoints between which changes are spilled at a time, to runs of their own: every read searches all
+/// runs, so they are not to be many times as many as without savepoints.
+const PLACES_MAX: usize = 16;
 
 /// What is to become of a key.
 #[derive(Clone, Copy)]
@@ -116,25 +58,16 @@ enum Slot {
     Put(Held),
     Delete,
     Guard,
-    /// What runs say of the key is taken back. With a guard, nobody else may have changed it.
-    Unsaid {
-        guard: bool,
-    },
 }
 
 impl Slot {
-    /// What it says should become of the key; `None`: nothing, and what runs say does not count.
-    fn change(&self) -> Option<Change<'_>> {
+    /// What it says should become of the key.
+    fn change(&self) -> Change<'_> {
         match self {
-            Slot::Put(value) => Some(Change::Put(value.bytes())),
-            Slot::Delete => Some(Change::Delete),
-            Slot::Guard => Some(Change::Guard),
-            Slot::Unsaid { .. } => None,
+            Slot::Put(value) => Change::Put(value.bytes()),
+            Slot::Delete => Change::Delete,
+            Slot::Guard => Change::Guard,
         }
-    }
-
-    fn is_guard(&self) -> bool {
-        matches!(self, Slot::Guard | Slot::Unsaid { guard: true })
     }
 
     /// What a run has to say; `None`: nothing.
@@ -143,7 +76,6 @@ impl Slot {
             Slot::Put(value) => Some(Said::Put(value.bytes())),
             Slot::Delete => Some(Said::Deleted),
             Slot::Guard => None,
-            Slot::Unsaid { .. } => Some(Said::Unsaid),
         }
     }
 }
@@ -153,12 +85,32 @@ struct TreeWrites {
     slots: BTreeMap<Key, Slot>,
     /// What did not fit the memory, the earliest first.
     runs: Vec<Run>,
+    /// What is in each of them.
+    amounts: Vec<Amount>,
+}
+
+/// So many changes of one tree.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Amount {
+    /// Their number.
+    pub(super) changes: usize,
+    /// Bytes of their keys and of what goes into leaves.
+    pub(super) bytes: usize,
+}
+
+impl Amount {
+    /// Both.
+    pub(super) fn and(self, other: Amount) -> Amount {
+        Amount { changes: self.changes + other.changes, bytes: self.bytes + other.bytes }
+    }
 }
 
 /// A tree that was written to, with what did not fit the memory.
 pub(super) struct Spilled<'a> {
     pub(super) target: &'a Target,
     pub(super) runs: &'a [Run],
+    /// What the runs say, what later ones are over counted too.
+    pub(super) amount: Amount,
 }
 
 /// What a transaction says of a key.
@@ -173,8 +125,17 @@ pub(crate) enum Own<'a> {
 struct Undo {
     tree: usize,
     key: Key,
-    /// What was said before, by the memory or by runs.
+    /// What the memory said before.
     before: Option<Slot>,
+}
+
+/// A savepoint, [B3].
+struct Mark {
+    number: u64,
+    /// Length of `undo` when it was set.
+    undo_len: usize,
+    /// Number of runs of each tree when it was set; trees that are not named had none.
+    runs: Vec<usize>,
 }
 
 /// A place in a transaction to which it can go back. Good for the transaction that gave it, until that goes back
@@ -191,13 +152,15 @@ pub(crate) struct WriteSet {
     // Dropped before the arena, [B1].
     trees: Vec<TreeWrites>,
     undo: Vec<Undo>,
-    /// Savepoints by number, with the length of `undo` when they were set.
-    savepoints: Vec<(u64, usize)>,
+    /// The earliest first, [B3].
+    savepoints: Vec<Mark>,
+    /// How many places in `undo` they have.
+    places: usize,
     savepoints_ever: u64,
     /// Tells its savepoints from those of others; 0 until the first is set.
     owner: u64,
     entry_bytes: usize,
-    /// What the last spill left in memory: what savepoints may need, and guards.
+    /// What the last spill left in memory: guards.
     kept_bytes: usize,
     arena: Bump,
 }
@@ -213,8 +176,7 @@ impl WritesIn<'_> {
 }
 
 impl<'a> Iterator for WritesIn<'a> {
-    /// Key and change; no change = what runs say does not count.
-    type Item = (&'a [u8], Option<Change<'a>>);
+    type Item = (&'a [u8], Change<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.as_mut()?.next().map(|(key, slot)| (key.bytes(), slot.change()))
@@ -234,6 +196,7 @@ impl WriteSet {
             trees: Vec::new(),
             undo: Vec::new(),
             savepoints: Vec::new(),
+            places: 0,
             savepoints_ever: 0,
             owner: 0,
             entry_bytes: 0,
@@ -252,14 +215,19 @@ impl WriteSet {
         self.arena.held_bytes() + self.entry_bytes
     }
 
-    /// Bytes that [`spill`](Self::spill) may free: all but those that it had to leave the last time.
+    /// Bytes that [`spill`](Self::spill) would free: all but those that it had to leave the last time, or none if
+    /// there are too many savepoints.
     pub(crate) fn spillable_bytes(&self) -> usize {
-        self.bytes().saturating_sub(self.kept_bytes)
+        if self.places > PLACES_MAX { 0 } else { self.bytes().saturating_sub(self.kept_bytes) }
+    }
+
+    /// Bytes that have to stay in memory.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.bytes() - self.spillable_bytes()
     }
 
     fn hold(&self, bytes: &[u8]) -> Held {
-        let copy: &[u8] = self.arena.alloc_slice_copy(bytes);
-        Held(NonNull::from(copy))
+        Held::of(self.arena.alloc_slice_copy(bytes))
     }
 
     fn tree(&self, tree: TreeId) -> Option<&TreeWrites> {
@@ -272,7 +240,6 @@ impl WriteSet {
         match writes.slots.get(&Key::lent(key)) {
             Some(Slot::Put(value)) => return Ok(Some(Own::Put(Cow::Borrowed(value.bytes())))),
             Some(Slot::Delete) => return Ok(Some(Own::Deleted)),
-            Some(Slot::Unsaid { .. }) => return Ok(None),
             Some(Slot::Guard) | None => {}
         }
         for run in writes.runs.iter().rev() {
@@ -323,7 +290,7 @@ impl WriteSet {
         let tree = self.trees.iter().position(|writes| writes.target.core.id == id);
         let tree = tree.unwrap_or_else(|| {
             let (target, slots) = (target.clone(), BTreeMap::new());
-            self.trees.push(TreeWrites { target, slots, runs: Vec::new() });
+            self.trees.push(TreeWrites { target, slots, runs: Vec::new(), amounts: Vec::new() });
             self.trees.len() - 1
         });
         if !self.savepoints.is_empty() || matches!(change, Change::Guard) {
@@ -354,27 +321,15 @@ impl WriteSet {
         let id = self.trees[tree].target.core.id;
         let known = self.trees[tree].slots.get_key_value(&Key::lent(key));
         let known = known.map(|(key, slot)| (*key, *slot));
-        let is_unsaid = matches!(known, Some((_, Slot::Unsaid { .. })));
-        if matches!(change, Change::Guard) && !is_unsaid {
-            // Whoever writes a key guards it.
-            if known.is_some() || self.get(pool, id, key)?.is_some() {
-                return Ok(());
-            }
+        // Whoever writes a key guards it.
+        if matches!(change, Change::Guard)
+            && (known.is_some() || self.get(pool, id, key)?.is_some())
+        {
+            return Ok(());
         }
-        let before = match known {
-            Some((_, before)) => Some(before),
-            None if self.savepoints.is_empty() => None,
-            // A later run may be over what says it now.
-            None => match self.get(pool, id, key)? {
-                None => None,
-                Some(Own::Deleted) => Some(Slot::Delete),
-                Some(Own::Put(value)) => Some(Slot::Put(self.hold(&value))),
-            },
-        };
         let slot = match change {
             Change::Put(value) => Slot::Put(self.hold(value)),
             Change::Delete => Slot::Delete,
-            Change::Guard if is_unsaid => Slot::Unsaid { guard: true },
             Change::Guard => Slot::Guard,
         };
         let held = known.map_or_else(|| Key::of(self.hold(key)), |(held, _)| held);
@@ -383,52 +338,10 @@ impl WriteSet {
             self.entry_bytes += ENTRY_BYTES;
         }
         if !self.savepoints.is_empty() {
+            let before = known.map(|(_, before)| before);
             self.undo.push(Undo { tree, key: held, before });
             self.entry_bytes += size_of::<Undo>();
         }
-        Ok(())
-    }
-
-    /// Moves everything but guards to runs.
-    ///
-    /// # Errors
-    /// Those of building one. What was not moved is in memory still.
-    pub(crate) fn spill(&mut self, pool: &Pool) -> Result<()> {
-        for writes in &mut self.trees {
-            let said = || {
-                let slots = writes.slots.iter();
-                slots.filter_map(|(key, slot)| Some((key.bytes(), slot.said()?)))
-            };
-            if said().next().is_some() {
-                let run = Run::build(pool, writes.target.core.id, said())?;
-                writes.runs.push(run);
-                writes.slots.retain(|_, slot| {
-                    let guards = slot.is_guard();
-                    *slot = Slot::Guard;
-                    guards
-                });
-            }
-        }
-        if self.undo.is_empty() {
-            let guards: Vec<(usize, Vec<u8>)> = self
-                .trees
-                .iter_mut()
-                .enumerate()
-                .flat_map(|(tree, writes)| {
-                    let slots = std::mem::take(&mut writes.slots);
-                    slots.into_keys().map(move |key| (tree, key.bytes().to_vec()))
-                })
-                .collect();
-            // [B1]: the entries are gone.
-            self.arena = Bump::new(BLOCK_BYTES_FIRST);
-            for (tree, key) in guards {
-                let key = Key::of(self.hold(&key));
-                self.trees[tree].slots.insert(key, Slot::Guard);
-            }
-        }
-        let entries: usize = self.trees.iter().map(|tree| tree.slots.len()).sum();
-        self.entry_bytes = self.undo.len() * size_of::<Undo>() + entries * ENTRY_BYTES;
-        self.kept_bytes = self.bytes();
         Ok(())
     }
 
@@ -443,8 +356,13 @@ impl WriteSet {
     /// The trees with what was spilled of them, ascending by tree.
     pub(super) fn spilled(&self) -> Vec<Spilled<'_>> {
         let trees = self.trees.iter().filter(|tree| !tree.runs.is_empty());
-        let mut trees: Vec<Spilled<'_>> =
-            trees.map(|tree| Spilled { target: &tree.target, runs: &tree.runs }).collect();
+        let mut trees: Vec<Spilled<'_>> = trees
+            .map(|tree| Spilled {
+                target: &tree.target,
+                runs: &tree.runs,
+                amount: tree.amounts.iter().copied().fold(Amount::default(), Amount::and),
+            })
+            .collect();
         trees.sort_by_key(|tree| tree.target.core.id);
         trees
     }
@@ -456,36 +374,56 @@ impl WriteSet {
             self.owner = OWNERS.fetch_add(1, Relaxed);
         }
         self.savepoints_ever += 1;
-        self.savepoints.push((self.savepoints_ever, self.undo.len()));
-        Savepoint { number: self.savepoints_ever, owner: self.owner }
+        let number = self.savepoints_ever;
+        let undo_len = self.undo.len();
+        if self.savepoints.last().is_none_or(|mark| mark.undo_len != undo_len) {
+            self.places += 1;
+        }
+        let runs = self.trees.iter().map(|tree| tree.runs.len()).collect();
+        self.savepoints.push(Mark { number, undo_len, runs });
+        self.entry_bytes += size_of::<Mark>();
+        Savepoint { number, owner: self.owner }
     }
 
     /// Takes back what was written since the savepoint, which stays set; later ones are gone. False: it is not of
     /// this transaction, or gone.
-    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) -> bool {
-        let place = self.savepoints.iter().position(|(number, _)| *number == savepoint.number);
+    pub(crate) fn rollback_to(&mut self, pool: &Pool, savepoint: Savepoint) -> bool {
+        let place = self.savepoints.iter().position(|mark| mark.number == savepoint.number);
         let (Some(place), true) = (place, savepoint.owner == self.owner) else { return false };
-        let (_, undo_len) = self.savepoints[place];
         self.savepoints.truncate(place + 1);
-        for undo in self.undo.drain(undo_len..).rev() {
-            let writes = &mut self.trees[undo.tree];
+        let mark = &self.savepoints[place];
+        for undo in self.undo.drain(mark.undo_len..).rev() {
+            let slots = &mut self.trees[undo.tree].slots;
             match undo.before {
-                // What is taken back may be in a run by now.
-                Some(Slot::Guard) if !writes.runs.is_empty() => {
-                    writes.slots.insert(undo.key, Slot::Unsaid { guard: true });
-                }
-                Some(before) => {
-                    writes.slots.insert(undo.key, before);
-                }
-                None if writes.runs.is_empty() => {
-                    writes.slots.remove(&undo.key);
-                }
-                None => {
-                    writes.slots.insert(undo.key, Slot::Unsaid { guard: false });
-                }
-            }
+                Some(before) => slots.insert(undo.key, before),
+                None => slots.remove(&undo.key),
+            };
         }
+        for (tree, writes) in self.trees.iter_mut().enumerate() {
+            let kept = mark.runs.get(tree).copied().unwrap_or(0);
+            writes.amounts.truncate(kept);
+            writes.runs.drain(kept..).for_each(|run| run.free(pool, &HashSet::new()));
+        }
+        self.count();
         true
+    }
+
+    /// Forgets all savepoints: nothing will go back.
+    pub(super) fn settle(&mut self) {
+        self.savepoints.clear();
+        self.undo.clear();
+        self.count();
+    }
+
+    /// Counts what entries and savepoints take.
+    fn count(&mut self) {
+        let mut places: Vec<usize> = self.savepoints.iter().map(|mark| mark.undo_len).collect();
+        places.dedup();
+        self.places = places.len();
+        let entries: usize = self.trees.iter().map(|tree| tree.slots.len()).sum();
+        self.entry_bytes = entries * ENTRY_BYTES
+            + self.undo.len() * size_of::<Undo>()
+            + self.savepoints.len() * size_of::<Mark>();
     }
 
     /// All writes in memory, ascending by tree and key.
@@ -494,13 +432,8 @@ impl WriteSet {
         trees.sort_by_key(|tree| tree.target.core.id);
         let writes = trees.into_iter().flat_map(|tree| {
             let target = &tree.target;
-            tree.slots.iter().filter_map(move |(key, slot)| {
-                let change = match slot {
-                    Slot::Unsaid { guard: true } => Change::Guard,
-                    slot => slot.change()?,
-                };
-                Some(Write { target, key: key.bytes(), change })
-            })
+            let slots = tree.slots.iter();
+            slots.map(move |(key, slot)| Write { target, key: key.bytes(), change: slot.change() })
         });
         writes.collect()
     }

@@ -29,12 +29,13 @@ fn path() -> &'static Path {
 }
 
 fn open(disk: &Arc<SimDisk>, checkpoint: u64) -> Result<Recovering> {
-    Log::open(Arc::clone(disk) as Arc<dyn Disk>, path(), UUID, checkpoint, SMALL)
+    let anchor = Anchor { lsn: checkpoint, file_bytes: 0 };
+    Log::open(Arc::clone(disk) as Arc<dyn Disk>, path(), UUID, anchor, SMALL)
 }
 
 /// A log in a file that holds none.
 fn try_create(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Log> {
-    let mut recovering = Log::open(disk, path(), UUID, 0, options)?;
+    let mut recovering = Log::open(disk, path(), UUID, Anchor::default(), options)?;
     assert!(recovering.next()?.is_none());
     recovering.finish()
 }

@@ -2,6 +2,7 @@
 
 use super::super::slots::Geometry;
 use super::*;
+use crate::io::sim::{Fault, OpKind};
 
 #[test]
 fn records_of_all_lengths_and_kinds_come_back_in_order() {
@@ -82,8 +83,37 @@ fn a_commit_given_up_half_applied_never_becomes_visible_and_stops_writing() {
     log.wait_visible(end);
     assert_eq!(log.visible(), lsn);
     assert!(matches!(log.reserve(1), Err(Error::Poisoned { .. })));
-    assert!(matches!(log.wait(end, Durability::Sync), Err(Error::Poisoned { .. })));
-    assert!(log.wait(end, Durability::None).is_ok());
+    for level in [Durability::None, Durability::Buffered, Durability::Sync] {
+        assert!(matches!(log.acknowledge(end, level), Err(Error::Poisoned { .. })), "{level:?}");
+    }
+}
+
+#[test]
+fn a_commit_behind_one_given_up_is_not_acknowledged_even_if_it_is_durable() {
+    let log = create(&Arc::new(SimDisk::new(1)));
+    let given_up = log.reserve(3).expect("room").copy(RecordKind::Commit, &[b"two"]);
+    let later = log.reserve(3).expect("room");
+    let end = later.copy(RecordKind::Commit, &[b"six"]).applied();
+    log.wait(end, Durability::Sync).expect("a healthy disk");
+    drop(given_up);
+    assert!(log.durable() >= end);
+    for level in [Durability::None, Durability::Buffered, Durability::Sync] {
+        let acknowledged = log.acknowledge(end, level);
+        assert!(matches!(acknowledged, Err(Error::Poisoned { .. })), "nobody sees it: {level:?}");
+    }
+}
+
+#[test]
+fn a_commit_that_nobody_will_write_any_more_is_not_acknowledged() {
+    let disk = Arc::new(SimDisk::new(1));
+    let log = create(&disk);
+    let one = commit(&log, b"one").expect("room");
+    log.acknowledge(one, Durability::None).expect("it will be written");
+    let late = log.reserve(3).expect("room");
+    disk.fail_at(0, Fault::Eio, OpKind::Write);
+    assert!(log.wait(one, Durability::Buffered).is_err());
+    let end = late.copy(RecordKind::Commit, &[b"two"]).applied();
+    assert!(matches!(log.acknowledge(end, Durability::None), Err(Error::Poisoned { .. })));
 }
 
 #[test]
@@ -136,8 +166,12 @@ fn every_cut_of_the_last_record_opens_the_log_up_to_the_one_before() {
         let torn = after_kill(&disk);
         torn.damage(offset + at, &[0; 120][at as usize..]);
         ends_before_the_last(&torn, &all, &format!("zeros from byte {at} on"));
+        // No crash leaves a file that ends in a slot with synced records. Who says that this is the end has it.
         let cut = after_kill(&disk);
+        let len_bytes = cut.len_bytes().expect("a healthy disk");
         cut.set_len(offset + at).expect("a healthy disk");
+        assert!(matches!(contents(&cut, 0), Err(Error::Corrupt(_))), "file cut at byte {at}");
+        cut.set_len(len_bytes).expect("a healthy disk");
         ends_before_the_last(&cut, &all, &format!("file cut at byte {at}"));
     }
 }

@@ -1,6 +1,7 @@
 //! What is found when a log is opened.
 
 use super::super::slots::{Geometry, SlotHeader};
+use super::space::file_bytes;
 use super::*;
 use crate::error::OpenError;
 
@@ -48,6 +49,90 @@ fn damage_before_a_synced_place_is_an_error_and_nothing_is_cut() {
             assert!(is_corrupt(&recovering.finish()), "and cannot be cut");
             assert_eq!(bytes_of(&damaged), before);
         }
+    }
+}
+
+/// The log, cut at `len_bytes`, as a checkpoint finds it that knew a file of `file_bytes`.
+fn cut_at(disk: &SimDisk, len_bytes: u64, anchor: Anchor) -> Result<Vec<Kept>> {
+    let cut = after_kill(disk);
+    cut.set_len(len_bytes).expect("a healthy disk");
+    read_all(&mut Log::open(cut, path(), UUID, anchor, SMALL)?)
+}
+
+#[test]
+fn a_file_that_others_cut_short_is_damage_if_it_may_have_cost_a_commit() {
+    let disk = Arc::new(SimDisk::new(1));
+    let log = create(&disk);
+    let mut ends = Vec::new();
+    for number in 0..70 {
+        ends.push(commit_durably(&log, &body(number, 3000)).expect("a healthy disk"));
+    }
+    let anchor = Anchor { lsn: ends[9], file_bytes: log.pledge(ends[9]) };
+    let len_bytes = file_bytes(&disk);
+    assert_eq!(anchor.file_bytes, len_bytes, "all of it is durable, and stays");
+    let geometry = Geometry::new(SMALL.slot_bytes);
+    let all = cut_at(&disk, len_bytes, anchor).expect("whole");
+    assert_eq!(all.len(), 60);
+    let last_end = geometry.offset(geometry.part(ends[69]) - 1, ends[69]);
+    for len_bytes in (SMALL.slot_bytes..len_bytes).step_by(1021) {
+        let found = cut_at(&disk, len_bytes, anchor);
+        if len_bytes >= last_end + 32 {
+            assert_eq!(found.expect("nothing was lost"), all, "{len_bytes} bytes");
+        } else {
+            assert!(is_corrupt(&found), "{len_bytes} bytes");
+        }
+        // With nothing but the log to go by: not where its slots end, and not before a second group in a slot.
+        let alone = cut_at(&disk, len_bytes, Anchor { file_bytes: 0, ..anchor });
+        let in_slot = len_bytes % SMALL.slot_bytes;
+        if (3 * 3040 + 4096..SMALL.slot_bytes).contains(&in_slot) && len_bytes < last_end {
+            assert!(is_corrupt(&alone), "{len_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_file_is_not_cut_below_what_a_checkpoint_was_told() {
+    let disk = Arc::new(SimDisk::new(1));
+    let log = create(&disk);
+    for number in 0..300 {
+        commit_durably(&log, &body(number, 3000)).expect("a healthy disk");
+    }
+    let mut anchor = Anchor { lsn: log.tail(), file_bytes: log.pledge(log.tail()) };
+    let mut rng = fastrand::Rng::with_seed(7);
+    for number in 0..200 {
+        commit_durably(&log, &body(number, 3000)).expect("a healthy disk");
+        assert!(file_bytes(&disk) >= anchor.file_bytes);
+        if rng.u8(..4) == 0 {
+            let lsn = log.tail();
+            let next = Anchor { lsn, file_bytes: log.pledge(lsn) };
+            // The superblock may be there by now, or the one before: both have to be right.
+            let crashed = Arc::new(disk.crash(number, CrashMode::Random));
+            for anchor in [anchor, next] {
+                let disk = Arc::clone(&crashed) as Arc<dyn Disk>;
+                let mut found = Log::open(disk, path(), UUID, anchor, SMALL).expect("its place");
+                read_all(&mut found).expect("a crash cuts nothing off");
+            }
+            if rng.bool() {
+                log.release(lsn);
+                anchor = next;
+            }
+        }
+    }
+    assert!(file_bytes(&disk) <= 8 * SMALL.slot_bytes, "it was cut in the end");
+}
+
+#[test]
+fn a_slot_that_a_crash_left_in_part_is_whole_when_the_log_was_opened() {
+    let (disk, all) = long_log(20);
+    let len_bytes = file_bytes(&disk);
+    for more in [512, 4096, 5000, 60_000] {
+        let crashed = after_kill(&disk);
+        crashed.set_len(len_bytes + more).expect("a healthy disk");
+        let (found, log) = recover(&crashed, 0).expect("no records were there");
+        assert_eq!(found, all);
+        assert_eq!(file_bytes(&crashed) % SMALL.slot_bytes, 0);
+        commit_durably(&log, b"after").expect("a healthy disk");
+        assert_eq!(contents(&after_kill(&crashed), 0).expect("whole").len(), all.len() + 1);
     }
 }
 
@@ -284,7 +369,8 @@ fn parts_of_a_commit_are_found_between_records_of_others() {
 #[test]
 fn another_databases_log_and_a_newer_one_are_refused() {
     let (disk, _) = long_log(2);
-    let other = Log::open(Arc::clone(&disk) as Arc<dyn Disk>, path(), [4; 16], 0, SMALL);
+    let (log, anchor) = (Arc::clone(&disk) as Arc<dyn Disk>, Anchor::default());
+    let other = Log::open(log, path(), [4; 16], anchor, SMALL);
     assert!(matches!(other, Err(Error::Open(OpenError::NotADatabase { .. }))), "{other:?}");
 
     let mut block = bytes_of(&disk)[..4096].to_vec();

@@ -4,7 +4,7 @@ use super::super::slots::Geometry;
 use super::*;
 use crate::io::sim::{Fault, OpKind};
 
-fn file_bytes(disk: &SimDisk) -> u64 {
+pub(super) fn file_bytes(disk: &SimDisk) -> u64 {
     disk.len_bytes().expect("a healthy disk")
 }
 

@@ -79,7 +79,8 @@ fn what_threads_commit_is_all_there_in_one_order_on_every_backend() {
         assert_eq!(usage.durable, usage.tail);
         assert!(usage.records >= 240 && usage.bytes_written >= usage.tail - (64 << 10));
         drop(log);
-        let mut recovering = Log::open(reopen(), file.path(), UUID, 0, SMALL).expect("whole");
+        let mut recovering =
+            Log::open(reopen(), file.path(), UUID, Anchor::default(), SMALL).expect("whole");
         let found = numbers(&read_all(&mut recovering).expect("whole"));
         assert_eq!(found.len(), 240, "{backend:?}");
         assert!(are_in_order(&found));
@@ -176,6 +177,9 @@ impl Disk for Slow {
     }
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.disk.set_len(bytes)
+    }
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.disk.allocate(offset, bytes)
     }
 }
 
