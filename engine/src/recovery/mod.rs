@@ -1,8 +1,8 @@
 //! From the last checkpoint and the log to the last commit.
 //!
-//! The pages hold exactly the commits below the checkpoint's lsn, so each commit from there on is applied once, in
-//! order, with its lsn, and there is nothing to undo. Nothing durable changes before the checkpoint that follows:
-//! a crash in between begins the same again.
+//! The pages hold exactly the commits below the checkpoint's lsn, so each commit from there on is applied once,
+//! with its lsn, and there is nothing to undo. Changes of keys are gathered and applied sorted (`pending`). Nothing
+//! durable changes before the checkpoint that follows: a crash in between begins the same again.
 //!
 //! * [Y1] A commit to a tree that is not there was inside the gate together with the drop of that tree, and
 //!   reserved after it: it is skipped.
@@ -12,13 +12,17 @@
 //!
 //! Tested by `engine/tests/crash`: power cuts at every sync and between, also within recovery.
 
-use crate::btree::{Btree, TreeCore, Unversioned};
+mod pending;
+
+use crate::btree::TreeCore;
 use crate::catalog::{Catalog, Replayed};
 use crate::error::{Error, OpenError, Result};
 use crate::id::TreeId;
 use crate::log::ops::{BadOps, Op, OpStream, Ops, bad_ops, read_parts};
 use crate::log::{Log, RecordKind, Recovering};
+use crate::name::NameRef;
 use crate::pool::Pool;
+use pending::Pending;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +35,7 @@ pub struct RecoveryProgress {
     pub bytes_done: u64,
     /// Bytes to read at most.
     pub bytes_total: u64,
-    /// Commits applied.
+    /// Commits read. Their changes are applied a few megabytes at a time.
     pub commits: u64,
 }
 
@@ -54,10 +58,11 @@ pub(crate) fn run(
     mut recovering: Recovering,
     mut progress: impl FnMut(RecoveryProgress),
 ) -> Result<Recovered> {
-    let mut replay = Replay { pool, catalog, trees: HashMap::new() };
+    let bytes_total = recovering.total_bytes();
+    let pending = Pending::of_log(bytes_total);
+    let mut replay = Replay { pool, catalog, trees: HashMap::new(), pending };
     let mut commits = 0;
     let mut reported = 0;
-    let bytes_total = recovering.total_bytes();
     while let Some(record) = recovering.next()? {
         if record.kind == RecordKind::Commit {
             let lsn = record.lsn;
@@ -81,6 +86,7 @@ pub(crate) fn run(
             progress(RecoveryProgress { bytes_done, bytes_total, commits });
         }
     }
+    replay.apply_pending()?;
     if commits > 0 {
         progress(RecoveryProgress { bytes_done: bytes_total, bytes_total, commits });
     }
@@ -131,6 +137,7 @@ struct Replay<'a> {
     catalog: &'a Catalog,
     /// Trees by id; none = dropped, or never made.
     trees: HashMap<TreeId, Option<Arc<TreeCore>>>,
+    pending: Pending,
 }
 
 impl Replay<'_> {
@@ -178,52 +185,60 @@ impl Replay<'_> {
         }
     }
 
-    fn tree(&mut self, tree: TreeId) -> Result<Option<Arc<TreeCore>>> {
-        if let Some(known) = self.trees.get(&tree) {
-            return Ok(known.clone());
-        }
-        let found = self.catalog.by_id(self.pool, tree)?.map(|(_, core)| core);
-        self.trees.insert(tree, found.clone());
-        Ok(found)
+    fn apply_pending(&mut self) -> Result<()> {
+        let Replay { pool, catalog, trees, pending } = self;
+        pending.apply(pool, |tree| {
+            if let Some(known) = trees.get(&tree) {
+                return Ok(known.clone());
+            }
+            let found = catalog.by_id(pool, tree)?.map(|(_, core)| core);
+            trees.insert(tree, found.clone());
+            Ok(found)
+        })
     }
 
     fn apply(&mut self, lsn: u64, op: Op<'_>) -> Result<()> {
-        let mut journal = Unversioned { lsn };
         match op {
-            Op::Put { tree, key, value } => {
-                if let Some(core) = self.tree(tree)? {
-                    Btree::new(self.pool, &core).put(key, value, &mut journal)?;
-                }
+            Op::Put { tree, key, value } => self.pending.push(lsn, tree, key, Some(value)),
+            Op::Delete { tree, key } => self.pending.push(lsn, tree, key, None),
+            op => {
+                self.apply_pending()?;
+                return self.define(lsn, op);
             }
-            Op::Delete { tree, key } => {
-                if let Some(core) = self.tree(tree)? {
-                    Btree::new(self.pool, &core).delete(key, &mut journal)?;
-                }
-            }
+        }
+        if self.pending.is_full() { self.apply_pending() } else { Ok(()) }
+    }
+
+    /// Applies what is said of a tree as a whole.
+    fn define(&mut self, lsn: u64, op: Op<'_>) -> Result<()> {
+        match op {
             Op::Create { tree, name } => {
                 let name = String::from_utf8_lossy(name);
-                let core = self.catalog.create_again(self.pool, tree, &name, Replayed(lsn))?;
+                let name = NameRef::stored(&name)?;
+                let core = self.catalog.create_again(self.pool, tree, name, Replayed(lsn))?;
                 self.trees.insert(tree, Some(core));
             }
             Op::Drop { tree } => {
                 if let Some((name, _)) = self.catalog.by_id(self.pool, tree)? {
-                    self.catalog.drop_tree(self.pool, &name, &Replayed(lsn))?;
+                    let name = NameRef::stored(&name)?;
+                    self.catalog.drop_tree(self.pool, name, &Replayed(lsn))?;
                 }
                 self.trees.insert(tree, None);
             }
             Op::Rename { tree, name } => {
                 let name = String::from_utf8_lossy(name);
                 if let Some((from, _)) = self.catalog.by_id(self.pool, tree)? {
-                    self.catalog.rename(self.pool, &from, &name, &Replayed(lsn))?;
+                    let (from, to) = (NameRef::stored(&from)?, NameRef::stored(&name)?);
+                    self.catalog.rename(self.pool, from, to, &Replayed(lsn))?;
                 }
             }
             Op::Clear { tree } => {
-                if let Some(core) = self.tree(tree)? {
+                if let Some((_, core)) = self.catalog.by_id(self.pool, tree)? {
                     self.catalog.clear(self.pool, &core, &Replayed(lsn))?;
                 }
             }
-            // Seen before, [Y2].
-            Op::Fill { .. } | Op::Parts { .. } => {}
+            // Gathered, or seen before, [Y2].
+            Op::Put { .. } | Op::Delete { .. } | Op::Fill { .. } | Op::Parts { .. } => {}
         }
         Ok(())
     }
