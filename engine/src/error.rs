@@ -60,6 +60,14 @@ pub enum Error {
         /// The key; `None` if it was a range, or the tree as a whole.
         key: Option<Vec<u8>>,
     },
+    /// Another session holds a tree or a namespace in a way that does not go with this call. Nothing of it took effect.
+    #[error("{name} is in use by another session ({cause}): try again")]
+    Locked {
+        /// The tree or namespace.
+        name: String,
+        /// Why it was not had.
+        cause: latchkv_latch::metadata::LockError,
+    },
     /// The transaction's time is up. Nothing of it took effect.
     #[error("the transaction took longer than its timeout allows: nothing was written")]
     Timeout,
@@ -197,6 +205,48 @@ pub enum Denied {
         /// What was asked.
         op: &'static str,
     },
+    /// A tree of the system is changed by changing accounts and namespaces, and by nothing else.
+    #[error("{0:?} is a tree of the system: change accounts and namespaces by the calls for that")]
+    SystemTree(String),
+    /// No account has this name, or the password is not its own, or it is a role: which, is not said.
+    #[error("wrong name or password")]
+    Login,
+    /// Too many logins by this name failed, whether an account has it or not.
+    #[error("too many failed logins by this name: wait for {retry_after:?}")]
+    LoginLocked {
+        /// After how long the next try is looked at.
+        retry_after: std::time::Duration,
+    },
+    /// The account lacks a right.
+    #[error("account {account:?} needs {rights} on {object:?}: have it granted")]
+    NeedsRights {
+        /// The account.
+        account: String,
+        /// What it needs, as [`Rights`](crate::Rights) are written.
+        rights: String,
+        /// On what, as an [`Object`](crate::Object) is written.
+        object: String,
+    },
+    /// The namespace is read-only, for this account at least.
+    #[error("namespace {namespace:?} is read-only ({state}): change its state first")]
+    NamespaceReadOnly {
+        /// The namespace; empty if it is the unnamed one.
+        namespace: String,
+        /// Its state, as [`ReadOnly`](crate::ReadOnly) is written.
+        state: String,
+    },
+    /// The account that logged in was dropped since then.
+    #[error("the account of this session was dropped: log in by another")]
+    AccountDropped,
+    /// An account would drop itself.
+    #[error("account {0:?} is your own: have another administrator drop it")]
+    OwnAccount(String),
+    /// An account would take SUPER from itself, directly or by a role.
+    #[error("account {0:?} is your own and would lose SUPER: have another administrator take it")]
+    OwnSuper(String),
+    /// Nobody who can log in would have SUPER any more.
+    #[error("no user would be left that has SUPER on everything: grant it to another first")]
+    LastAdministrator,
 }
 
 /// What was wrong with a call.
@@ -254,6 +304,16 @@ pub enum Usage {
     /// The savepoint is of another transaction, or was given up by going back to an earlier one.
     #[error("no such savepoint in this transaction: set one anew")]
     NoSavepoint,
+    /// A transaction or batch holds more in memory than it may. What it holds already stays.
+    #[error(
+        "{what} take more than {maximum} bytes of memory: do less at once, or raise the option transaction_bytes_max"
+    )]
+    TransactionTooLarge {
+        /// What is held.
+        what: &'static str,
+        /// Bytes allowed, from [`Options::transaction_bytes_max`](crate::Options::transaction_bytes_max).
+        maximum: usize,
+    },
     /// A tree was cleared after the snapshot began: what it held then is gone.
     #[error("the tree was cleared after the snapshot began: take a new snapshot")]
     ClearedSince,
@@ -269,5 +329,125 @@ pub enum Usage {
     Unsorted {
         /// Index of the offending key, from 0.
         position: u64,
+    },
+    /// The name of an account is empty, too long, or holds what it may not.
+    #[error("account name {name:?} is not allowed: {why}")]
+    BadAccountName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A password is empty or too long.
+    #[error("a password has 1 to 1024 bytes: choose another")]
+    BadPassword,
+    /// This text is no set of rights.
+    #[error(
+        "{0:?} are no rights: give READ, WRITE, CREATE, DROP, GRANT, SUPER or MAINTENANCE with commas between, or ALL"
+    )]
+    BadRights(String),
+    /// This is nothing that rights can be granted on.
+    #[error(
+        "{object:?} is no object to grant on: {why} (allowed are *, namespace/*, /* and names of trees)"
+    )]
+    BadObject {
+        /// The object.
+        object: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// This text is no state of a namespace.
+    #[error("{0:?} is no state of a namespace: give no, yes or super")]
+    BadReadOnly(String),
+    /// Rights were to be granted on an object that is too narrow for them.
+    #[error(
+        "{rights} cannot be granted on {object:?}: SUPER goes with *, MAINTENANCE with * or a namespace"
+    )]
+    BadGrant {
+        /// Those that do not go with it.
+        rights: String,
+        /// The object.
+        object: String,
+    },
+    /// The database has no accounts.
+    #[error("the database has no accounts: create the first administrator")]
+    NoAccounts,
+    /// The first administrator was to be created where there are accounts.
+    #[error("the database has accounts already: log in as an administrator to create more")]
+    AccountsExist,
+    /// No account has this name.
+    #[error("no account is named {0:?}")]
+    NoSuchAccount(String),
+    /// An account has this name already.
+    #[error("an account is named {0:?} already")]
+    AccountExists(String),
+    /// A role was given where a user is wanted.
+    #[error("{0:?} is a role, which has no password")]
+    NotAUser(String),
+    /// A user was given where a role is wanted.
+    #[error("{0:?} is a user: only roles can be granted to others")]
+    NotARole(String),
+    /// A role was to be granted to itself, or to a role that it has.
+    #[error("role {role:?} cannot be granted to {member:?}, which it has itself")]
+    RoleCycle {
+        /// The role.
+        role: String,
+        /// Whom it was to be granted to.
+        member: String,
+    },
+    /// A role was to be revoked from an account that was not granted it.
+    #[error("{member:?} was not granted role {role:?}: revoke the one that was granted")]
+    NotAMember {
+        /// The role.
+        role: String,
+        /// The account.
+        member: String,
+    },
+    /// Rights were to be revoked that were not granted on this very object.
+    #[error(
+        "{grantee:?} was granted none of {rights} on {object:?}: revoke on the object that was granted"
+    )]
+    NotGranted {
+        /// The account.
+        grantee: String,
+        /// What was to be revoked.
+        rights: String,
+        /// The object.
+        object: String,
+    },
+    /// No namespace has this name.
+    #[error("no namespace is named {0:?}")]
+    NoSuchNamespace(String),
+    /// A namespace has this name already.
+    #[error("a namespace is named {0:?} already")]
+    NamespaceExists(String),
+    /// A record of accounts that were to be restored makes no sense. None was restored.
+    #[error("record {record:?} of {tree:?} cannot be restored: {why}")]
+    BadAccountRecord {
+        /// The tree of the system that it is from.
+        tree: String,
+        /// Its key.
+        record: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Sessions of the database were asked for before, so their options are set.
+    #[error(
+        "the sessions of this database have begun: give options before anybody asks for sessions"
+    )]
+    SessionsBegun,
+    /// A tree that one session has open was used with what belongs to another.
+    #[error("tree {0:?} was opened by another session: open it in the one that it is used with")]
+    OtherSession(String),
+    /// A batch of one session was to be written by another.
+    #[error("the batch is another session's: write it by the session that it was begun in")]
+    OtherSessionsBatch,
+    /// A namespace that has trees was to be dropped.
+    #[error("namespace {namespace:?} has trees, {tree:?} is one: drop them or rename them first")]
+    NamespaceInUse {
+        /// The namespace.
+        namespace: String,
+        /// One of its trees.
+        tree: String,
     },
 }

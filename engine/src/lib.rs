@@ -23,9 +23,12 @@
 //! # }
 //! ```
 //!
-//! The layers, each using only those below it: [`api`](Db), `recovery`, `check`, `txn`, `catalog`, `btree`,
-//! `versions`, `pool`, `log`, `node`, `store`, [`io`]. ARCHITECTURE.md says how they fit.
+//! The layers, each using only those below it: [`session`](Session), `accounts`, [`api`](Db), `recovery`, `check`, `txn`,
+//! `catalog`, `btree`, `versions`, `pool`, `log`, `node`, `store`, [`io`], [`name`](Name). ARCHITECTURE.md says how they
+//! fit.
 
+mod session;
+mod accounts;
 mod api;
 mod recovery;
 mod check;
@@ -38,14 +41,16 @@ mod log;
 mod node;
 mod store;
 pub mod io;
+mod name;
 mod error;
 mod id;
 
+pub use accounts::{AccountInfo, AccountName, Object, PasswordCost, ReadOnly, Rights};
 pub use api::encode;
 pub use api::{
-    CheckpointReport, CompareAndSwap, Db, Entry, Isolation, Limits, Lsn, Options, Range, ReadAt,
-    SlowReader, Snapshot, Stats, Transaction, TransactionOptions, TransactionRange, Tree, Watch,
-    WriteBatch,
+    BackupReport, CheckpointReport, CompareAndSwap, Db, Entry, Isolation, Limits, Lsn, Options,
+    Range, ReadAt, SlowReader, Snapshot, Stats, Transaction, TransactionOptions, TransactionRange,
+    Tree, Watch, WriteBatch,
 };
 pub use api::{Gap, Lost, Salvage, Salvaged, SalvagedTree, TreeSalvage};
 pub use api::{LogEnd, LogReader, LoggedKind, LoggedOp, LoggedRecord};
@@ -53,8 +58,16 @@ pub use check::{CheckProgress, CheckReport};
 pub use error::{Corruption, Denied, Error, OpenError, Result, Usage};
 pub use id::{BLOCK_BYTES, BlockId, Epoch, FrameId, PageId, TreeId};
 pub use io::{Backend, BackendReport};
+pub use latchkv_latch::metadata::{LockError, LockUsage};
 pub use log::{Durability, LogUsage};
+#[doc(hidden)]
+pub use name::names_hashed;
+pub use name::{AsName, Name, NameRef};
 pub use pool::{PageHashLatches, PoolStats};
 pub use recovery::RecoveryProgress;
+pub use session::{
+    AuditEvent, AuditKind, Policy, Session, SessionBatch, SessionOptions, SessionRange,
+    SessionSnapshot, SessionTransaction, SessionTree, SessionWatch, Sessions,
+};
 pub use store::StoreUsage;
 pub use txn::{Event, Savepoint, SnapshotUsage};

@@ -1,7 +1,7 @@
 //! The thread behind a database: flushes what nobody waits for, moves the horizon, makes checkpoints by bytes
 //! dirtied and logged, writes back ahead of the clock hand, and finishes drops.
 
-use super::db::Shared;
+use super::shared::Shared;
 use crate::error::{Error, Result};
 use latchkv_latch::primitives::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

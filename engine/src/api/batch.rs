@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::txn::{Change, WriteSet};
 
 /// Changes of one or more trees that [`Db::write`](crate::Db::write) makes at once, all or none. Of several
-/// changes of one key the last counts. It reads nothing, so it never conflicts. All of it is held in memory.
+/// changes of one key the last counts. It reads nothing, so it never conflicts. All of it is held in memory, up to
+/// [`Options::transaction_bytes_max`](crate::Options::transaction_bytes_max); a transaction can be larger.
 ///
 /// ```
 /// # fn main() -> latchkv::Result<()> {
@@ -44,7 +45,9 @@ impl WriteBatch {
             Some(first) => first.check_same(tree)?,
             None => self.first = Some(tree.clone()),
         }
-        self.writes.set(&tree.handle().shared.pool, tree.target(), key, change)
+        let shared = &tree.handle().shared;
+        shared.refuse_beyond(self.writes.bytes(), "the changes of a batch")?;
+        self.writes.set(&shared.pool, tree.target(), key, change)
     }
 
     /// `key` is to have this value.
@@ -53,7 +56,8 @@ impl WriteBatch {
     /// [`Usage::KeyTooLarge`](crate::Usage::KeyTooLarge),
     /// [`Usage::ValueTooLarge`](crate::Usage::ValueTooLarge),
     /// [`Usage::OtherDatabase`](crate::Usage::OtherDatabase), [`Usage::TreeDropped`](crate::Usage::TreeDropped),
-    /// [`Error::Closed`](crate::Error::Closed). The batch stays as it was.
+    /// [`Usage::TransactionTooLarge`](crate::Usage::TransactionTooLarge), [`Error::Closed`](crate::Error::Closed). The
+    /// batch stays as it was.
     pub fn put(
         &mut self,
         tree: &Tree,

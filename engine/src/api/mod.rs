@@ -6,8 +6,10 @@
 //! Tested by `engine/tests`, whole, and by the examples in its documentation. `encode` has tests of its own.
 
 mod background;
+mod backup;
 mod batch;
 mod db;
+mod definitions;
 pub mod encode;
 #[cfg(test)]
 mod far_tests;
@@ -20,6 +22,7 @@ mod reader;
 mod salvage;
 #[cfg(test)]
 mod salvage_tests;
+mod shared;
 mod slow;
 mod snapshot;
 mod stats;
@@ -28,6 +31,7 @@ mod transaction_range;
 mod tree;
 mod watch;
 
+pub use backup::BackupReport;
 pub use batch::WriteBatch;
 pub use db::{CheckpointReport, Db};
 pub use log_reader::{LogEnd, LogReader, LoggedKind, LoggedOp, LoggedRecord};
@@ -35,6 +39,7 @@ pub use options::{Limits, Options};
 pub use range::{Entry, Range};
 pub use reader::ReadAt;
 pub use salvage::{Gap, Lost, Salvage, Salvaged, SalvagedTree, TreeSalvage};
+pub(crate) use shared::Attachment;
 pub use slow::SlowReader;
 pub use snapshot::{Lsn, Snapshot};
 pub use stats::Stats;

@@ -1,11 +1,13 @@
 //! How a database is opened.
 
-use super::db::{Db, Shared};
+use super::db::Db;
+use super::shared::{Attached, Shared};
 use super::slow::{ReaderLimits, Readers, SlowReader, SlowReaderCallback};
-use crate::catalog::{Catalog, NAME_BYTES_MAX};
+use crate::catalog::Catalog;
 use crate::error::{Denied, Error, OpenError, Result, Usage};
 use crate::io::{Backend, Disk};
-use crate::log::{Durability, Log, LogOptions};
+use crate::log::{Anchor, Durability, Log, LogOptions};
+use crate::name::NAME_BYTES_MAX;
 use crate::node::key_bytes_max;
 use crate::pool::{PageHashLatches, Pool, PoolOptions};
 use crate::recovery::{self, RecoveryProgress};
@@ -28,6 +30,8 @@ const CHECKPOINT_BYTES_DEFAULT: u64 = 512 << 20;
 const CHECKPOINT_LOG_BYTES_DEFAULT: u64 = 256 << 20;
 /// Memory for the writes of one transaction before they go to runs, in bytes.
 const WRITE_SET_BYTES_DEFAULT: usize = 64 << 20;
+/// Memory for what a transaction cannot spill, in bytes.
+const TRANSACTION_BYTES_MAX_DEFAULT: usize = 256 << 20;
 /// Memory for old versions of records before they go to a file, in bytes.
 const VERSION_BYTES_DEFAULT: u64 = 64 << 20;
 
@@ -74,6 +78,7 @@ pub struct Options {
     durability: Durability,
     version_bytes: u64,
     write_set_bytes: usize,
+    transaction_bytes_max: usize,
     readers: ReaderLimits,
     recovery: Option<RecoveryCallback>,
     without_log: bool,
@@ -101,6 +106,7 @@ impl Default for Options {
             durability: Durability::Sync,
             version_bytes: VERSION_BYTES_DEFAULT,
             write_set_bytes: WRITE_SET_BYTES_DEFAULT,
+            transaction_bytes_max: TRANSACTION_BYTES_MAX_DEFAULT,
             readers: ReaderLimits::default(),
             recovery: None,
             without_log: false,
@@ -172,7 +178,7 @@ impl Options {
 
     /// Bytes of log written before a checkpoint begins by itself: what an opening after a crash has to apply at
     /// most, but for what is written while a checkpoint runs. 256 MiB by default. A log that is longer than the data,
-    /// and than 32 MiB, brings a checkpoint about too, unless this is `u64::MAX`.
+    /// and than 8 MiB, brings a checkpoint about too, unless this is `u64::MAX`.
     #[must_use]
     pub fn checkpoint_log_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_log_bytes = bytes;
@@ -195,7 +201,7 @@ impl Options {
         self
     }
 
-    /// Bytes by which the log of a database that is created grows: a power of two from 64 KiB to 1 GiB; 16 MiB
+    /// Bytes by which the log of a database that is created grows: a power of two from 64 KiB to 1 GiB; 4 MiB
     /// by default.
     #[must_use]
     pub fn log_slot_bytes(mut self, bytes: u64) -> Options {
@@ -216,6 +222,17 @@ impl Options {
     #[must_use]
     pub fn write_set_bytes(mut self, bytes: usize) -> Options {
         self.write_set_bytes = bytes;
+        self
+    }
+
+    /// Greatest memory, in bytes, for what one transaction or batch cannot move out of it: the changes of a
+    /// [`WriteBatch`](crate::WriteBatch); what a serializable transaction has read; keys that were read for update;
+    /// changes between many savepoints (see [`Transaction::savepoint`](crate::Transaction::savepoint)). Once it is used
+    /// up, the call that would add to it fails with [`Usage::TransactionTooLarge`]; so one change more than fits is taken,
+    /// however large. 256 MiB by default.
+    #[must_use]
+    pub fn transaction_bytes_max(mut self, bytes: usize) -> Options {
+        self.transaction_bytes_max = bytes;
         self
     }
 
@@ -376,8 +393,8 @@ impl Options {
         let recovering = match log.filter(|_| !self.without_log) {
             None => None,
             Some(log) => {
-                let lsn = store.checkpoint_lsn();
-                Some(Log::open(log, &log_path, store.uuid(), lsn, self.log)?)
+                let anchor = anchor_of(&store);
+                Some(Log::open(log, &log_path, store.uuid(), anchor, self.log)?)
             }
         };
         let pool = Pool::new(Arc::new(store), &self.pool)?;
@@ -414,9 +431,11 @@ impl Options {
             readers: Readers::new(self.readers.clone()),
             durability: self.durability,
             write_set_bytes: self.write_set_bytes,
+            transaction_bytes_max: self.transaction_bytes_max,
             closed: AtomicBool::new(false),
             checkpoint_bytes: self.checkpoint_bytes,
             checkpoint_log_bytes: self.checkpoint_log_bytes,
+            attached: Attached::default(),
             _directory: directory,
         })?;
         if is_new || commits > 0 {
@@ -428,6 +447,11 @@ impl Options {
         }
         Ok(db)
     }
+}
+
+/// What the newest checkpoint says of the log.
+pub(super) fn anchor_of(store: &Store) -> Anchor {
+    Anchor { lsn: store.checkpoint_lsn(), file_bytes: store.log_bytes() }
 }
 
 /// The open files of a database.

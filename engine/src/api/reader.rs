@@ -1,6 +1,6 @@
 //! One state of the database, held for reading: what snapshots and transactions have in common.
 
-use super::db::{Handle, Shared};
+use super::shared::{Handle, Shared};
 use super::tree::Tree;
 use crate::btree::{Btree, View};
 use crate::error::{Error, Result, Usage};
@@ -33,8 +33,11 @@ pub enum ReadAt {
     /// All commits that are visible now, durable or not.
     #[default]
     Visible,
-    /// Commits that no crash can take back any more. If what is durable by now is too old to be read, this
-    /// waits for a sync of the log.
+    /// Commits that no crash can take back any more. Usually those that are durable by now: nothing is waited for,
+    /// and commits that are visible already may be missing, the caller's own with a lesser durability among them.
+    /// Where old versions of that state are gone, because nobody read it and others have committed since, it is
+    /// the state that is visible now, and it is waited for until that is durable: for one sync of the log at most,
+    /// beside one that is under way, and for a bulk load in it to be on disk.
     Durable,
 }
 

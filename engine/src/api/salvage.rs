@@ -15,6 +15,7 @@ use crate::btree::{
 use crate::catalog::CatalogSalvage;
 use crate::error::{Error, Result};
 use crate::id::{PageId, TreeId};
+use crate::name::NameRef;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
@@ -106,15 +107,15 @@ pub struct Salvage {
 impl Salvage {
     pub(super) fn new(
         found: CatalogSalvage,
-        handle_of: impl Fn(Arc<TreeCore>, &str) -> Tree,
+        handle_of: impl Fn(Arc<TreeCore>, NameRef<'_>) -> Tree,
     ) -> Salvage {
         let named = found.named.into_iter().map(|(name, core)| {
-            let tree = handle_of(core, &name);
+            let tree = handle_of(core, NameRef::hashed(&name));
             SalvagedTree { name: Some(name), tree }
         });
         let unnamed = found.unnamed.into_iter().map(|core| {
             let name = format!("tree {}", core.id);
-            SalvagedTree { name: None, tree: handle_of(core, &name) }
+            SalvagedTree { name: None, tree: handle_of(core, NameRef::hashed(&name)) }
         });
         let ranges = found.gaps.into_iter().map(|gap| Gap::of_range(TreeId::CATALOG, gap));
         let senseless = found

@@ -1,6 +1,6 @@
 //! Numbers about an open database.
 
-use super::db::Shared;
+use super::shared::Shared;
 use crate::io::BackendReport;
 use crate::log::LogUsage;
 use crate::pool::PoolStats;
@@ -69,6 +69,7 @@ impl fmt::Display for Stats {
             format!("{} ({} free, {} dirty)", pool.frames, pool.frames_free, pool.frames_dirty),
         )?;
         line("loads / evictions", format!("{} / {}", pool.loads, pool.evictions))?;
+        line("loaded ahead", pool.loads_ahead.to_string())?;
         line("page images written", pool.writebacks.to_string())?;
         line("found by page hash", pool.hash_hits.to_string())?;
         line("hints repaired", pool.hint_repairs.to_string())?;

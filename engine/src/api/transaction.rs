@@ -1,7 +1,7 @@
 //! Several reads and writes as one.
 
-use super::db::Handle;
 use super::reader::{ReadAt, Reader};
+use super::shared::Handle;
 use super::snapshot::Lsn;
 use super::transaction_range::TransactionRange;
 use super::tree::Tree;
@@ -23,7 +23,8 @@ pub enum Isolation {
     Snapshot,
     /// As `Snapshot`, and its commit fails too if somebody has changed what it read, keys that it looked for and
     /// did not find and ranges included. All such transactions are as if they had run one after the other, in the
-    /// order of their lsns. What it read is remembered in memory: each key, and the bounds of each range.
+    /// order of their lsns. What it read is remembered in memory: each key, and the bounds of each range, up to
+    /// [`Options::transaction_bytes_max`](crate::Options::transaction_bytes_max).
     Serializable,
 }
 
@@ -154,7 +155,8 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     /// Those of [`Snapshot::get`](crate::Snapshot::get), but that of a tree which was cleared since the
-    /// transaction began is an [`Error::Conflict`]; [`Error::Timeout`]. A bulk load since then is a conflict when
+    /// transaction began is an [`Error::Conflict`]; [`Error::Timeout`]; [`Usage::TransactionTooLarge`] if it is
+    /// serializable and has read too much. A bulk load since then is a conflict when
     /// it commits.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_with(tree, key, <[u8]>::to_vec)
@@ -179,6 +181,7 @@ impl<'db> Transaction<'db> {
             None => {}
         }
         if let Some(reads) = &self.reads {
+            self.reader.shared().refuse_reads(&reads.borrow())?;
             reads.borrow_mut().note_key(tree.target(), key);
         }
         self.reader.get_with(tree, key, f).map_err(|error| conflict_of(error, tree))
@@ -212,19 +215,21 @@ impl<'db> Transaction<'db> {
         self.reader.tree(tree)?;
         tree.check_write(key, change)?;
         let shared = self.reader.shared();
-        self.writes.set(&shared.pool, tree.target(), key, change)?;
         if self.writes.spillable_bytes() > shared.write_set_bytes {
             self.writes.spill(&shared.pool)?;
         }
-        Ok(())
+        let what = "keys read for update, or changes between many savepoints,";
+        shared.refuse_beyond(self.writes.resident_bytes(), what)?;
+        self.writes.set(&shared.pool, tree.target(), key, change)
     }
 
     /// Puts `value` under `key`, in place of what is there. Reads nothing.
     ///
     /// # Errors
     /// [`Usage::KeyTooLarge`], [`Usage::ValueTooLarge`], [`Usage::OtherDatabase`], [`Usage::TreeDropped`],
-    /// [`Error::Timeout`], [`Error::Closed`]. The transaction stays as it was. If its writes are too many for its
-    /// memory also [`Error::Full`], [`Error::Io`] and [`Error::Corrupt`]; it can go on when the cause is gone.
+    /// [`Error::Timeout`], [`Error::Closed`]. If its writes are too many for its memory also [`Error::Full`],
+    /// [`Error::Io`] and [`Error::Corrupt`], and [`Usage::TransactionTooLarge`] for what cannot leave the memory. The
+    /// transaction stays as it was, and can go on when the cause is gone.
     pub fn put(
         &mut self,
         tree: &Tree,
@@ -294,7 +299,10 @@ impl<'db> Transaction<'db> {
         TransactionRange::new(&self.reader, &self.writes, self.reads.as_ref(), tree, lower, upper)
     }
 
-    /// A place to go back to by [`rollback_to`](Self::rollback_to).
+    /// A place to go back to by [`rollback_to`](Self::rollback_to). It costs next to nothing, as long as no more than
+    /// sixteen of them lie within [`Options::write_set_bytes`](crate::Options::write_set_bytes) of changes; changes
+    /// between more of them stay in memory, up to
+    /// [`Options::transaction_bytes_max`](crate::Options::transaction_bytes_max).
     pub fn savepoint(&mut self) -> Savepoint {
         self.writes.savepoint()
     }
@@ -305,7 +313,12 @@ impl<'db> Transaction<'db> {
     /// # Errors
     /// [`Usage::NoSavepoint`]: it is of another transaction, or this one went back to an earlier one.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        if self.writes.rollback_to(savepoint) { Ok(()) } else { Err(Usage::NoSavepoint.into()) }
+        let pool = &self.reader.shared().pool;
+        if self.writes.rollback_to(pool, savepoint) {
+            Ok(())
+        } else {
+            Err(Usage::NoSavepoint.into())
+        }
     }
 
     /// Makes all writes at once, or none. Gives the lsn of the commit; that of the state which was read, if there

@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::transaction::conflict_of;
 use super::tree::Tree;
 use crate::btree::Said;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::txn::{Change, Reads, Span, WriteSet, WritesIn};
 use std::cell::RefCell;
 use std::fmt;
@@ -75,6 +75,8 @@ pub struct TransactionRange<'t> {
     runs: Vec<Ends<Range<'t>>>,
     writes: Ends<WritesIn<'t>>,
     reads: Option<Noted<'t>>,
+    /// It was refused from the start.
+    refused: Option<Error>,
 }
 
 /// What is to be said of the range when it is dropped: up to where it was read.
@@ -103,13 +105,18 @@ impl<'t> TransactionRange<'t> {
             let (lower, upper) = (lower.as_ref(), upper.as_ref());
             writes.range(target.core.id, lower.map(Vec::as_slice), upper.map(Vec::as_slice))
         };
-        let noted = reads.map(|reads| {
+        let refused = reads.and_then(|reads| reader.shared().refuse_reads(&reads.borrow()).err());
+        let noted = reads.filter(|_| refused.is_none()).map(|reads| {
             let span = Span { lower: lower.clone(), upper: upper.clone() };
             let number = reads.borrow_mut().note_span(target, span.clone());
             Noted { reads, number, span, front: None, back: None, whole: false }
         });
         let runs = writes.runs(target.core.id).map(|core| {
-            let tree = Tree::new(Arc::clone(reader.handle()), Arc::clone(core), tree.name());
+            let tree = Tree::new(
+                Arc::clone(reader.handle()),
+                Arc::clone(core),
+                tree.target().name.as_ref(),
+            );
             Ends::new(Range::new(tree, State::Run, lower.clone(), upper.clone()))
         });
         let runs = runs.collect();
@@ -119,10 +126,14 @@ impl<'t> TransactionRange<'t> {
             runs,
             writes: Ends::new(own),
             reads: noted,
+            refused,
         }
     }
 
     fn step(&mut self, front: bool) -> Option<Result<Entry>> {
+        if let Some(error) = &self.refused {
+            return Some(Err(error.clone()));
+        }
         loop {
             // The least key of all, or the greatest.
             let mut first: Option<Vec<u8>> = None;
@@ -148,12 +159,11 @@ impl<'t> TransactionRange<'t> {
             let mut seen = None;
             if let Some((_, change)) = self.writes.next(front).take_if(|(key, _)| *key == first) {
                 seen = match change {
-                    Some(Change::Put(value)) => {
+                    Change::Put(value) => {
                         Some(Seen::Value(Entry::owned(first.clone(), value.to_vec())))
                     }
-                    Some(Change::Delete) => Some(Seen::Nothing),
-                    Some(Change::Guard) => None,
-                    None => Some(Seen::Row),
+                    Change::Delete => Some(Seen::Nothing),
+                    Change::Guard => None,
                 };
             }
             for run in &mut self.runs {

@@ -1,11 +1,12 @@
 //! The handle of a tree.
 
-use super::db::Handle;
 use super::range::{Entry, Range, State};
 use super::salvage::TreeSalvage;
+use super::shared::Handle;
 use super::watch::Watch;
 use crate::btree::{Btree, Swap, TreeCore};
-use crate::error::{Denied, Error, Result, Usage};
+use crate::error::{Corruption, Denied, Error, Result, Usage};
+use crate::name::NameRef;
 use crate::pool::Pool;
 use crate::txn::{Change, Ledger, Target};
 use std::ops::{Bound, RangeBounds};
@@ -35,14 +36,33 @@ pub enum CompareAndSwap {
 pub struct Tree {
     handle: Arc<Handle>,
     target: Target,
+    /// Of the system: to be read only.
+    fixed: bool,
 }
 
 /// What a change needs.
 type Writing<'t> = (&'t Ledger, &'t Pool);
 
 impl Tree {
-    pub(super) fn new(handle: Arc<Handle>, core: Arc<TreeCore>, name: &str) -> Tree {
-        Tree { handle, target: Target { core, name: name.into() } }
+    pub(super) fn new(handle: Arc<Handle>, core: Arc<TreeCore>, name: NameRef<'_>) -> Tree {
+        Tree { handle, target: Target { core, name: name.to_name() }, fixed: name.is_system() }
+    }
+
+    /// Both are handles of one tree.
+    pub(crate) fn is_same(&self, other: &Tree) -> bool {
+        Arc::ptr_eq(&self.target.core, &other.target.core)
+    }
+
+    /// It was dropped since it was opened.
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.target.core.is_dropped()
+    }
+
+    /// The same tree, to be written to though it is of the system.
+    pub(super) fn unfixed(mut self) -> Tree {
+        self.fixed = false;
+        self
     }
 
     /// What the layers below know it by.
@@ -71,6 +91,7 @@ impl Tree {
     /// Refuses a change that is over a limit.
     pub(super) fn check_write(&self, key: &[u8], change: Change<'_>) -> Result<()> {
         let tree = self.reading()?;
+        self.check_free()?;
         tree.check_key(key)?;
         match change {
             Change::Put(value) => tree.check_value(value),
@@ -87,10 +108,17 @@ impl Tree {
         Ok(Btree::new(&self.handle.shared.pool, &self.target.core))
     }
 
+    /// Refuses to change a tree of the system.
+    #[inline(always)]
+    fn check_free(&self) -> Result<()> {
+        if self.fixed { Err(Denied::SystemTree(self.name().to_owned()).into()) } else { Ok(()) }
+    }
+
     #[inline(always)]
     fn writing(&self, op: &'static str) -> Result<Writing<'_>> {
         let shared = &self.handle.shared;
         shared.check_writable(op)?;
+        self.check_free()?;
         if self.target.core.is_dropped() {
             return Err(self.dropped());
         }
@@ -101,6 +129,20 @@ impl Tree {
     #[cold]
     fn dropped(&self) -> Error {
         self.target.dropped()
+    }
+
+    /// A record that makes no sense to whoever owns this tree, or without a key one that is missing.
+    #[cold]
+    pub(crate) fn damaged_record(&self, expected: &str, key: Option<&[u8]>) -> Error {
+        Error::from(Corruption {
+            file: self.handle.shared.pool.store().path().to_owned(),
+            offset: None,
+            page: None,
+            tree: Some(self.target.core.id),
+            what: "record of a system tree",
+            expected: format!("{expected} in {}", self.name()),
+            got: key.map_or("none".to_owned(), |key| format!("key \"{}\"", key.escape_ascii())),
+        })
     }
 
     /// What looks like damage in a tree dropped meanwhile is none.
@@ -118,7 +160,7 @@ impl Tree {
 
     /// The name by which this handle was opened.
     pub fn name(&self) -> &str {
-        &self.target.name
+        self.target.name.as_str()
     }
 
     /// The value of `key`, as a copy.
@@ -367,7 +409,27 @@ impl Tree {
         let shared = &self.handle.shared;
         let log = ledger.defining();
         self.explain(shared.catalog.clear(pool, &self.target.core, &log))?;
-        ledger.log.wait(log.end(), shared.durability)
+        ledger.log.acknowledge(log.end(), shared.durability)
+    }
+
+    /// Builds the tree anew from its records, packed: many deletes and inserts in random order leave pages half empty.
+    /// Others read meanwhile. Atomic, and durable when the call returns; needs room for the tree beside what it is now,
+    /// which is given back afterwards. Snapshots and transactions that began before get
+    /// [`Usage::ClearedSince`], or a conflict, from the tree; a watch gets [`Event::Reset`](crate::Event::Reset).
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if others write to the tree meanwhile, and those of [`put`](Self::put). The tree is as it was
+    /// then.
+    pub fn rebuild(&self) -> Result<()> {
+        self.rebuild_when(|| Ok(()))
+    }
+
+    /// [`rebuild`](Self::rebuild), with a call to `alone` before the new content is put in place.
+    pub(crate) fn rebuild_when(&self, alone: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (ledger, pool) = self.writing("rebuild")?;
+        let shared = &self.handle.shared;
+        let checkpoint = || shared.checkpoint().map(drop);
+        self.explain(ledger.rebuild(pool, &shared.catalog, &self.target, alone, checkpoint))
     }
 
     /// Loads records in strictly ascending order of their keys, and gives their number. An empty tree is

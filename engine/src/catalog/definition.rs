@@ -17,6 +17,8 @@ pub(crate) enum Definition<'a> {
     Rename(TreeId, &'a str),
     /// The tree is empty from now on.
     Clear(TreeId),
+    /// The tree has another content from now on, which the log does not have.
+    Fill(TreeId),
 }
 
 /// A place in the log for one definition. Dropped before [`done`](Self::done), it says that nothing happened.

@@ -30,18 +30,16 @@ pub(crate) use salvage::CatalogSalvage;
 
 pub(crate) use definition::{Definition, DefinitionLog, Place, Replayed};
 
-use crate::btree::{Btree, TreeCore, Unversioned};
+use crate::btree::{Btree, Content, TreeCore, Unversioned};
 use crate::error::{Error, Result, Usage};
 use crate::id::{PageId, TreeId};
+use crate::name::NameRef;
 use crate::pool::Pool;
 use latchkv_latch::primitives::{AtomicU32, Ordering};
 use records::Record;
 use registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Greatest name, in bytes of UTF-8.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// The trees of one database.
 #[derive(Debug)]
@@ -111,11 +109,11 @@ impl Catalog {
         self.lengths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, pool: &Pool, name: &str) -> Result<Option<Record>> {
+    fn find(&self, pool: &Pool, name: NameRef<'_>) -> Result<Option<Record>> {
         if !self.present {
             return Ok(None);
         }
-        let value = self.tree(pool).get_with(&records::name_key(name), Record::decode)?;
+        let value = self.tree(pool).get_with(&records::name_key(name.as_str()), Record::decode)?;
         match value {
             None => Ok(None),
             Some(Some(record)) => Ok(Some(record)),
@@ -131,8 +129,7 @@ impl Catalog {
     }
 
     /// The tree of that name, if there is one.
-    pub(crate) fn get(&self, pool: &Pool, name: &str) -> Result<Option<Arc<TreeCore>>> {
-        check_name(name)?;
+    pub(crate) fn get(&self, pool: &Pool, name: NameRef<'_>) -> Result<Option<Arc<TreeCore>>> {
         if let Some(core) = self.registry.get(name) {
             return Ok(Some(core));
         }
@@ -141,7 +138,7 @@ impl Catalog {
     }
 
     /// [`get`](Self::get), with the definitions held.
-    fn get_defined(&self, pool: &Pool, name: &str) -> Result<Option<Arc<TreeCore>>> {
+    fn get_defined(&self, pool: &Pool, name: NameRef<'_>) -> Result<Option<Arc<TreeCore>>> {
         if let Some(core) = self.registry.get(name) {
             return Ok(Some(core));
         }
@@ -158,7 +155,7 @@ impl Catalog {
     pub(crate) fn get_or_create(
         &self,
         pool: &Pool,
-        name: &str,
+        name: NameRef<'_>,
         log: &impl DefinitionLog,
     ) -> Result<Arc<TreeCore>> {
         if let Some(core) = self.get(pool, name)? {
@@ -177,11 +174,11 @@ impl Catalog {
         &self,
         pool: &Pool,
         tree: TreeId,
-        name: &str,
+        name: NameRef<'_>,
         log: &impl DefinitionLog,
     ) -> Result<Arc<TreeCore>> {
         let _inside = pool.gate().enter();
-        let place = log.reserve(Definition::Create(tree, name))?;
+        let place = log.reserve(Definition::Create(tree, name.as_str()))?;
         let mut reservation = pool.reserve(1)?;
         let root = reservation.create();
         Btree::format_root(root.page(), root.page_id(), tree);
@@ -189,7 +186,7 @@ impl Catalog {
         drop(root);
         drop(reservation);
         let record = Record { tree, root: root_page };
-        let key = records::name_key(name);
+        let key = records::name_key(name.as_str());
         let put = self.within_gate(pool).put(&key, &record.encode(), &mut Unversioned::unlogged());
         if let Err(error) = put {
             pool.free_unloaded(root_page);
@@ -206,10 +203,9 @@ impl Catalog {
         &self,
         pool: &Pool,
         tree: TreeId,
-        name: &str,
+        name: NameRef<'_>,
         replayed: Replayed,
     ) -> Result<Arc<TreeCore>> {
-        check_name(name)?;
         let _definitions = self.define();
         if let Some(core) = self.get_defined(pool, name)? {
             return Ok(core);
@@ -233,7 +229,8 @@ impl Catalog {
             }
         })?;
         let Some(name) = name else { return Ok(None) };
-        Ok(self.get(pool, &name)?.map(|core| (name, core)))
+        let core = self.get(pool, NameRef::stored(&name)?)?;
+        Ok(core.map(|core| (name, core)))
     }
 
     /// An id that no tree of this database ever had.
@@ -270,7 +267,8 @@ impl Catalog {
         }
         let lengths = self.lengths();
         records::each_name(self.tree(pool), |name, record| {
-            let known = self.registry.get(&name).filter(|core| core.root == record.root);
+            let known = NameRef::stored(&name).ok().and_then(|name| self.registry.get(name));
+            let known = known.filter(|core| core.root == record.root);
             let length = known.map_or_else(
                 || lengths.get(&record.tree).copied(),
                 |core| Some(core.lengths.sum()),
@@ -284,31 +282,31 @@ impl Catalog {
     pub(crate) fn rename(
         &self,
         pool: &Pool,
-        from: &str,
-        to: &str,
+        from: NameRef<'_>,
+        to: NameRef<'_>,
         log: &impl DefinitionLog,
     ) -> Result<()> {
-        check_name(from)?;
-        check_name(to)?;
         let _definitions = self.define();
         let Some(core) = self.get_defined(pool, from)? else {
-            return Err(Usage::NoSuchTree(from.to_owned()).into());
+            return Err(Usage::NoSuchTree(from.to_string()).into());
         };
         if from == to {
             return Ok(());
         }
         if self.get_defined(pool, to)?.is_some() {
-            return Err(Usage::TreeExists(to.to_owned()).into());
+            return Err(Usage::TreeExists(to.to_string()).into());
         }
         let record = Record { tree: core.id, root: core.root };
         // [D1]: the put can fail, the delete of a record that was just read cannot but by damage.
         let _inside = pool.gate().enter();
-        let place = log.reserve(Definition::Rename(core.id, to))?;
+        let place = log.reserve(Definition::Rename(core.id, to.as_str()))?;
         let tree = self.within_gate(pool);
-        tree.put(&records::name_key(to), &record.encode(), &mut Unversioned::unlogged())?;
-        if let Err(error) = tree.delete(&records::name_key(from), &mut Unversioned::unlogged()) {
+        tree.put(&records::name_key(to.as_str()), &record.encode(), &mut Unversioned::unlogged())?;
+        if let Err(error) =
+            tree.delete(&records::name_key(from.as_str()), &mut Unversioned::unlogged())
+        {
             // One name is better than two; the first error is the one to tell.
-            let _ = tree.delete(&records::name_key(to), &mut Unversioned::unlogged());
+            let _ = tree.delete(&records::name_key(to.as_str()), &mut Unversioned::unlogged());
             return Err(error);
         }
         self.registry.remove(from);
@@ -321,10 +319,9 @@ impl Catalog {
     pub(crate) fn drop_tree(
         &self,
         pool: &Pool,
-        name: &str,
+        name: NameRef<'_>,
         log: &impl DefinitionLog,
     ) -> Result<bool> {
-        check_name(name)?;
         let definitions = self.define();
         let Some(core) = self.get_defined(pool, name)? else { return Ok(false) };
         {
@@ -335,7 +332,7 @@ impl Catalog {
             tree.put(&key, &core.id.0.to_le_bytes(), &mut Unversioned::unlogged())?;
             // If this fails the 'd' record stays beside the name, and the next opening knows what that
             // means.
-            tree.delete(&records::name_key(name), &mut Unversioned::unlogged())?;
+            tree.delete(&records::name_key(name.as_str()), &mut Unversioned::unlogged())?;
             self.registry.remove(name);
             core.set_dropped();
             place.done();
@@ -351,6 +348,30 @@ impl Catalog {
         pool: &Pool,
         core: &TreeCore,
         log: &impl DefinitionLog,
+    ) -> Result<()> {
+        self.detach(pool, core, log, Definition::Clear(core.id), None)
+    }
+
+    /// Gives a tree another content, which was built for it. Handles stay good. If it fails after a place in the log was
+    /// given, the tree is neither what it was nor what it was to be.
+    pub(crate) fn replace(
+        &self,
+        pool: &Pool,
+        core: &TreeCore,
+        log: &impl DefinitionLog,
+        content: &Content,
+    ) -> Result<()> {
+        self.detach(pool, core, log, Definition::Fill(core.id), Some(content))
+    }
+
+    /// Moves the content of a tree away, puts another in its place or none, and gives the old one back.
+    fn detach(
+        &self,
+        pool: &Pool,
+        core: &TreeCore,
+        log: &impl DefinitionLog,
+        definition: Definition<'_>,
+        instead: Option<&Content>,
     ) -> Result<()> {
         let definitions = self.define();
         // Dropped since the caller looked: the root's page id may be another tree's by now.
@@ -385,15 +406,12 @@ impl Catalog {
             // Nobody is inside: no insert straddles the move, and the length is exact.
             let _closed = pool.gate().close();
             let mut place = None;
-            let cleared = Btree::within_gate(pool, core).move_root_to(moved, || {
-                let reserved = log.reserve(Definition::Clear(core.id))?;
+            let cleared = Btree::within_gate(pool, core).move_root_to(moved, instead, || {
+                let reserved = log.reserve(definition)?;
                 Ok(place.insert(reserved).lsn())
             });
-            if cleared.is_ok() {
-                core.lengths.set(0);
-                if let Some(place) = place {
-                    place.done();
-                }
+            if let (Ok(()), Some(place)) = (&cleared, place) {
+                place.done();
             }
             cleared
         };
@@ -458,18 +476,4 @@ impl Catalog {
         let next = TreeId(self.next_tree.load(Ordering::Relaxed));
         (lengths.into_iter().collect(), next)
     }
-}
-
-/// Refuses names that are empty, too long, or hold control characters.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    let why = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > NAME_BYTES_MAX {
-        "it has more than 255 bytes"
-    } else if name.chars().any(char::is_control) {
-        "it holds a control character"
-    } else {
-        return Ok(());
-    };
-    Err(Usage::BadName { name: name.to_owned(), why }.into())
 }

@@ -8,27 +8,29 @@
 //!   catalog's `definitions`), so a copy is never based on an old map.
 
 use crate::btree::TreeCore;
+use crate::name::{Name, NameRef, Named, ReadyHash};
 use crossbeam_epoch::{Atomic, Guard, Owned};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use xxhash_rust::xxh3::xxh3_64;
 
-type Map = HashMap<String, Arc<TreeCore>>;
+type Map = HashMap<Name, Arc<TreeCore>, ReadyHash>;
 
 /// Maps by the hash of the name, so that adding a tree copies one of so many parts.
 const PARTS: usize = 1024;
+/// The part is said by the high bits of a hash, since the map takes the low ones.
+const PART_SHIFT: u32 = 64 - PARTS.ilog2();
 
 #[derive(Debug)]
 pub(super) struct Registry(Box<[Atomic<Map>]>);
 
 impl Registry {
     pub(super) fn new() -> Registry {
-        Registry((0..PARTS).map(|_| Atomic::new(Map::new())).collect())
+        Registry((0..PARTS).map(|_| Atomic::new(Map::default())).collect())
     }
 
-    fn part(&self, name: &str) -> &Atomic<Map> {
-        &self.0[(xxh3_64(name.as_bytes()) % PARTS as u64) as usize]
+    fn part(&self, name: NameRef<'_>) -> &Atomic<Map> {
+        &self.0[(name.hash_of_name() >> PART_SHIFT) as usize]
     }
 
     fn map<'g>(part: &Atomic<Map>, guard: &'g Guard) -> &'g Map {
@@ -39,8 +41,8 @@ impl Registry {
     }
 
     /// The core of that name.
-    pub(super) fn get(&self, name: &str) -> Option<Arc<TreeCore>> {
-        Self::map(self.part(name), &crossbeam_epoch::pin()).get(name).cloned()
+    pub(super) fn get(&self, name: NameRef<'_>) -> Option<Arc<TreeCore>> {
+        Self::map(self.part(name), &crossbeam_epoch::pin()).get(&name as &dyn Named).cloned()
     }
 
     /// Calls `f` for each core.
@@ -52,20 +54,20 @@ impl Registry {
     }
 
     /// Adds a core. The caller excludes all other writers.
-    pub(super) fn insert(&self, name: &str, core: Arc<TreeCore>) {
+    pub(super) fn insert(&self, name: NameRef<'_>, core: Arc<TreeCore>) {
         self.replace(name, |map| {
-            map.insert(name.to_owned(), core);
+            map.insert(name.to_name(), core);
         });
     }
 
     /// Removes a core. The caller excludes all other writers.
-    pub(super) fn remove(&self, name: &str) {
+    pub(super) fn remove(&self, name: NameRef<'_>) {
         self.replace(name, |map| {
-            map.remove(name);
+            map.remove(&name as &dyn Named);
         });
     }
 
-    fn replace(&self, name: &str, change: impl FnOnce(&mut Map)) {
+    fn replace(&self, name: NameRef<'_>, change: impl FnOnce(&mut Map)) {
         let part = self.part(name);
         let guard = crossbeam_epoch::pin();
         let mut map = Self::map(part, &guard).clone();
@@ -96,19 +98,23 @@ mod tests {
     fn names_are_found_until_they_are_removed_beside_readers() {
         let registry = Registry::new();
         let core = |id| Arc::new(TreeCore::new(TreeId(id), PageId(7), 0));
-        registry.insert("stays", core(1));
+        fn named(text: &str) -> NameRef<'_> {
+            NameRef::new(text).expect("a name")
+        }
+        registry.insert(named("stays"), core(1));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..2000 {
-                    assert_eq!(registry.get("stays").map(|core| core.id), Some(TreeId(1)));
+                    assert_eq!(registry.get(named("stays")).map(|core| core.id), Some(TreeId(1)));
                 }
             });
             for id in 0..500 {
-                let name = format!("t{id}");
-                registry.insert(&name, core(id));
-                assert_eq!(registry.get(&name).map(|core| core.id), Some(TreeId(id)));
-                registry.remove(&name);
-                assert!(registry.get(&name).is_none());
+                let text = format!("t{id}");
+                let name = named(&text);
+                registry.insert(name, core(id));
+                assert_eq!(registry.get(name).map(|core| core.id), Some(TreeId(id)));
+                registry.remove(name);
+                assert!(registry.get(name).is_none());
             }
         });
         let mut count = 0;

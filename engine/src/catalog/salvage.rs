@@ -22,6 +22,7 @@ use crate::btree::{
 };
 use crate::error::{Error, Result};
 use crate::id::{PageId, TreeId};
+use crate::name::NameRef;
 use crate::node::{Kind, Page};
 use crate::pool::Pool;
 use std::collections::{BTreeMap, HashSet};
@@ -79,7 +80,7 @@ impl Catalog {
         let lengths: BTreeMap<TreeId, u64> = pool.store().lengths().into_iter().collect();
         let length = |tree| lengths.get(&tree).copied().unwrap_or(0);
         for (name, record) in found.names {
-            let core = match self.get(pool, &name) {
+            let core = match NameRef::stored(&name).and_then(|name| self.get(pool, name)) {
                 Ok(Some(core)) => core,
                 Ok(None) => continue, // Dropped since.
                 // Its leaf was not reached by way of the catalog.
