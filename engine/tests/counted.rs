@@ -9,7 +9,10 @@ mod common;
 
 use common::counting::{Counting, allocations};
 use common::simulated;
-use latchkv::{Db, Durability, Options, PageHashLatches, Tree};
+use latchkv::{
+    Db, Durability, Name, Options, PageHashLatches, PasswordCost, Session, SessionOptions, Tree,
+    names_hashed,
+};
 use latchkv_latch::primitives::rmw_count;
 
 #[global_allocator]
@@ -271,4 +274,73 @@ fn a_scan_does_no_read_modify_write_for_each_record() {
         // A few for each leaf, of which there are more than a hundred.
         assert!(cost.allocations <= u64::from(KEYS) / 10, "{cost:?}");
     }
+}
+
+/// A session of an administrator, of a tree that is resident.
+fn session() -> (Db, Tree, Session) {
+    let (db, tree) = resident(Options::new());
+    let options = SessionOptions::new().password_cost(PasswordCost::least());
+    let sessions = db.sessions_with(options).expect("the first to ask");
+    sessions.create_administrator("root", b"password").expect("no accounts yet");
+    let session = sessions.login("root", b"password").expect("right");
+    (db, tree, session)
+}
+
+#[test]
+fn a_point_read_of_a_session_does_no_read_modify_write_allocates_nothing_and_hashes_no_ready_name()
+{
+    let (_db, tree, session) = session();
+    let open = session.tree("t").expect("may");
+    let name = Name::new("t").expect("a name");
+    session.get_with(&name, key(0), <[u8]>::len).expect("readable");
+    warm(&tree);
+    let hashed = names_hashed();
+    let by_tree = cost(|| {
+        for i in 0..KEYS {
+            assert_eq!(open.get_with(key(i), <[u8]>::len).expect("readable"), Some(100));
+        }
+    });
+    assert_eq!(by_tree, FREE, "{KEYS} reads by an open tree");
+    let by_name = cost(|| {
+        for i in 0..KEYS {
+            let read = session.get_with(&name, key(i), <[u8]>::len);
+            assert_eq!(read.expect("readable"), Some(100));
+        }
+    });
+    assert_eq!(by_name, FREE, "{KEYS} reads by a ready name");
+    assert_eq!(names_hashed(), hashed, "nothing was hashed");
+    let by_text = cost(|| {
+        for i in 0..KEYS {
+            let read = session.get_with("t", key(i), <[u8]>::len);
+            assert_eq!(read.expect("readable"), Some(100));
+        }
+    });
+    assert_eq!(by_text, FREE, "{KEYS} reads by text");
+    assert_eq!(names_hashed() - hashed, u64::from(KEYS), "each text was hashed once");
+}
+
+#[test]
+fn a_change_of_a_session_costs_what_a_plain_one_does() {
+    let (_db, tree, session) = session();
+    let open = session.tree("t").expect("may");
+    let name = Name::new("t").expect("a name");
+    for i in 0..KEYS {
+        tree.put(key(i), [1; 100]).expect("room");
+    }
+    session.put(&name, key(0), [1; 100]).expect("room");
+    warm(&tree);
+    let count = KEYS / ROUNDS;
+    let rmws = (CHANGE_RMWS + KEEP_RMWS) * u64::from(count);
+    let by_tree = cost_undisturbed(|round| {
+        for i in 0..count {
+            open.put(key(round * count + i), [2; 100]).expect("room");
+        }
+    });
+    assert_eq!(by_tree, Cost { rmws, allocations: 0 }, "{count} updates by an open tree");
+    let by_name = cost_undisturbed(|round| {
+        for i in 0..count {
+            session.put(&name, key(round * count + i), [3; 100]).expect("room");
+        }
+    });
+    assert_eq!(by_name, Cost { rmws, allocations: 0 }, "{count} updates by a ready name");
 }

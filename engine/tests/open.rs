@@ -301,7 +301,7 @@ fn keys_values_and_names_over_their_limits_are_refused_by_both_numbers() {
                 assert!(maximum == 0 || usage.to_string().contains("255"), "{usage}");
             }
         }
-        db.tree(&"x".repeat(limits.name_bytes_max)).expect("at the limit");
+        db.tree("x".repeat(limits.name_bytes_max)).expect("at the limit");
         db.tree("a name with spaces, ünïcode and 🦀").expect("allowed");
         assert_eq!(tree.len().expect("open"), 1);
         assert_whole(&db);

@@ -138,8 +138,8 @@ fn full_at_any_write(case: Case) {
         for (kind, once) in [
             (OpKind::Write, true),
             (OpKind::Write, false),
-            (OpKind::SetLen, true),
-            (OpKind::SetLen, false),
+            (OpKind::Allocate, true),
+            (OpKind::Allocate, false),
         ] {
             for index in spread(calls(&plan, kind), case.share(30, 4)) {
                 let what = format!("full from {kind:?} {index} on, once: {once}, {level:?}");
@@ -224,7 +224,7 @@ fn io_errors(case: Case) {
         }
         let steps = case.share(250, 80);
         let plan = Plan { case, options: options.clone(), level, seed: case.seed(salt), steps };
-        for kind in [OpKind::Write, OpKind::Sync, OpKind::SetLen] {
+        for kind in [OpKind::Write, OpKind::Sync, OpKind::Allocate] {
             for index in spread(calls(&plan, kind), case.share(30, 4)) {
                 let what = format!("EIO at {kind:?} {index}, cache {cache_bytes:?}, {level:?}");
                 let (mut run, met) = plan.with_fault(index, Fault::Eio, kind, true);
@@ -342,7 +342,7 @@ fn failing_recovery(case: Case) {
     let whole = crashed();
     let expected = recovered(&options, &whole, "no fault");
     run.assert_allowed(&expected, op, CrashMode::Random, "no fault");
-    for kind in [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::SetLen] {
+    for kind in [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Allocate] {
         let faults = [Fault::Eio, Fault::Enospc];
         for fault in if kind == OpKind::Read { &faults[..1] } else { &faults } {
             for index in spread(whole.op_count(kind), case.share(16, 4)) {

@@ -213,6 +213,14 @@ impl Run {
                 self.commit((self.level, "delete"), vec![edit], delete, |_| Ok(false))
             }
             580..880 => tree.delete(&key).map(|was| assert!(!was, "{key:?} of {name:?}")),
+            880..884 if self.loads => {
+                // Nothing changes, whatever becomes of it; and it brings all before it to last.
+                match tree.rebuild() {
+                    Ok(()) => self.promise(Durability::Sync, "rebuild"),
+                    Err(error) => return Err(error),
+                }
+                Ok(())
+            }
             880..960 => {
                 let expected = self.state.trees[name].get(&key);
                 assert!(tree.get(&key)?.as_ref() == expected, "{key:?} of {name:?}");

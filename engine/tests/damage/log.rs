@@ -53,7 +53,12 @@ impl Sample {
         let db = open_on(&machine, &options()).expect("empty disks");
         let tree = db.tree("t").expect("room");
         db.checkpoint().expect("room");
-        let tail = || db.stats().log.expect("open for writing").tail as usize;
+        let log_usage = || db.stats().log.expect("open for writing");
+        // The slot ahead says up to where all was synced when it was made: not up to the last commits.
+        while log_usage().file_bytes < 2 * SLOT_BYTES as u64 {
+            std::thread::yield_now();
+        }
+        let tail = || log_usage().tail as usize;
         let mut model = Model::new();
         let (mut records, mut models) = (Vec::new(), vec![model.clone()]);
         let mut log_before = Vec::new();
@@ -108,7 +113,10 @@ impl Sample {
                     assert_names_the_place(&error, what);
                     assert!(bytes_of(&*machine.log()) == log, "{what}: the log was changed");
                     // What was applied before the error was met harmed nothing: with the right log all is there.
+                    machine.log().set_len(0).expect("no fault is planned");
                     machine.log().damage(0, &self.log);
+                    // The other may be longer.
+                    machine.log().set_len(self.log.len() as u64).expect("no fault is planned");
                     let db = open_on(&machine, &options()).expect("the log is whole again");
                     assert_eq!(self.commits_in(&db, what), COMMITS, "{what}: repaired");
                     Err(error)
@@ -158,16 +166,29 @@ fn a_log_torn_at_any_byte_of_its_last_record_holds_all_that_came_before() {
 }
 
 #[test]
-fn a_log_file_that_ends_within_its_last_record_holds_all_that_came_before() {
+fn a_log_file_that_was_cut_short_is_told_and_lengthened_it_holds_all_that_came_before() {
     let _watchdog = watchdog("a log file that ends");
     let sample = Sample::new();
     let last = sample.last();
-    for cut in last.clone().step_by(7) {
-        let what = format!("the file ends at byte {} of the last record", cut - last.start);
-        match sample.opened(&sample.log[..cut], &what) {
-            Ok(commits) => assert_eq!(commits, COMMITS - 1, "{what}"),
-            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{what}: {error}"),
+    // Right behind a record, within one, and where all of them are left.
+    let ends = [sample.records[7].end, sample.records[20].start + 9, last.end + SECTOR];
+    for cut in last.clone().step_by(7).chain(ends) {
+        let what = format!("the file ends at byte {cut}, the last record at {}", last.end);
+        let opened = sample.opened(&sample.log[..cut], &what);
+        if cut > last.end {
+            assert_eq!(opened.expect("no commit is lost"), COMMITS, "{what}");
+            continue;
         }
+        let Err(Error::Corrupt(corruption)) = opened else { panic!("{what}: {opened:?}") };
+        assert!(corruption.file.ends_with("log"), "{what}: {corruption}");
+        assert_eq!(corruption.offset, Some(cut as u64), "{what}: {corruption}");
+        let mut lengthened = sample.log[..cut].to_vec();
+        lengthened.resize(sample.log.len(), 0);
+        // The last bytes of a record may be zeros.
+        let is_whole =
+            |record: &&Range<usize>| lengthened[(*record).clone()] == sample.log[(*record).clone()];
+        let whole = sample.records.iter().filter(is_whole).count();
+        assert_eq!(sample.opened(&lengthened, &what).expect("said to be the end"), whole, "{what}");
     }
 }
 

@@ -77,4 +77,8 @@ impl Disk for Liar {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.below.set_len(bytes)
     }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.below.allocate(offset, bytes)
+    }
 }

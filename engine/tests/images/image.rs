@@ -34,7 +34,7 @@ pub(crate) fn draw_fault(rng: &mut Rng) -> (Fault, OpKind) {
     let fault = if rng.bool() { Fault::Eio } else { Fault::Enospc };
     let kinds = match fault {
         Fault::Eio => &[OpKind::Any, OpKind::Write, OpKind::Sync, OpKind::Read][..],
-        Fault::Enospc => &[OpKind::Write, OpKind::SetLen, OpKind::Change][..],
+        Fault::Enospc => &[OpKind::Write, OpKind::Allocate, OpKind::Change][..],
     };
     (fault, kinds[rng.usize(0..kinds.len())])
 }

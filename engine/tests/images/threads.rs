@@ -210,7 +210,7 @@ pub(crate) fn run(lies: Lies, rng: &mut Rng) -> Result<Record, String> {
     let shared = SHARED.map(|name| db.tree(name));
     let shared = shared.into_iter().collect::<latchkv::Result<Vec<_>>>().map_err(said)?;
     for thread in 0..threads {
-        db.tree(&own_name(thread)).map_err(said)?;
+        db.tree(own_name(thread)).map_err(said)?;
     }
     db.checkpoint().map_err(said)?;
     machine.record_history(Recorded::Changes);

@@ -44,3 +44,22 @@ fn a_batch_of_two_databases_is_refused() {
     assert_eq!(theirs.len().expect("open"), 0);
     assert_eq!(ours.len().expect("open"), 0);
 }
+
+#[test]
+fn a_batch_over_the_limit_of_memory_is_refused_by_name_and_keeps_what_it_has() {
+    let machine = latchkv::io::sim::SimMachine::new(1);
+    let db = super::on(&machine, &super::small().transaction_bytes_max(50_000));
+    let tree = db.tree("t").expect("new");
+    let mut batch = WriteBatch::new();
+    batch.put(&tree, "large", vec![1; 200_000]).expect("one change is taken, however large");
+    for refused in [batch.put(&tree, "k", "v"), batch.delete(&tree, "k")] {
+        let Err(Error::Usage(Usage::TransactionTooLarge { maximum, .. })) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(*maximum, 50_000);
+        let said = refused.expect_err("refused").to_string();
+        assert!(said.contains("transaction_bytes_max"), "{said}");
+    }
+    db.write(&batch).expect("room");
+    assert_eq!(tree.len().expect("open"), 1);
+}

@@ -120,7 +120,7 @@ fn a_serializable_commit_that_read_a_tree_which_was_dropped_says_so() {
         assert!(db.drop_tree("read").expect("room"));
         // Others take the pages that are free now.
         for number in 0..5 {
-            db.tree(&format!("{scan} {number}")).expect("new").put("k", "v").expect("room");
+            db.tree(format!("{scan} {number}")).expect("new").put("k", "v").expect("room");
         }
         let committed = transaction.commit();
         assert!(matches!(committed, Err(Error::Usage(Usage::TreeDropped(_)))), "{committed:?}");
@@ -193,7 +193,7 @@ fn a_load_and_commits_into_one_empty_tree_lose_nothing() {
     let _watchdog = watchdog("a load beside commits");
     let db = on(&SimMachine::new(1), &narrow());
     for round in 0..60 {
-        let tree = db.tree(&format!("t{round}")).expect("new");
+        let tree = db.tree(format!("t{round}")).expect("new");
         let barrier = Barrier::new(2);
         let (loaded, committed) = std::thread::scope(|scope| {
             let load = scope.spawn(|| {

@@ -192,3 +192,31 @@ fn a_serializable_transaction_sees_money_kept_whatever_others_move() {
     });
     crate::common::assert_whole(&db);
 }
+
+#[test]
+fn a_serializable_transaction_that_reads_too_much_is_refused_by_name_and_may_read_a_range_instead()
+{
+    let machine = latchkv::io::sim::SimMachine::new(1);
+    let db = super::on(&machine, &super::small().transaction_bytes_max(10_000));
+    let tree = db.tree("t").expect("new");
+    tree.bulk_load((0..1000).map(|number| (super::key(number), "v"))).expect("sorted");
+    let is_refused =
+        |error: &Error| matches!(error, Error::Usage(latchkv::Usage::TransactionTooLarge { .. }));
+    let mut transaction = db.begin_with(&serializable()).expect("open");
+    let mut reads = (0..1000).map(|number| transaction.get(&tree, super::key(number)));
+    let refused = reads.find_map(Result::err).expect("a thousand keys take more");
+    assert!(is_refused(&refused), "{refused}");
+    drop(reads);
+    assert!(
+        transaction.iter(&tree).next().is_some_and(|read| read.is_err_and(|it| is_refused(&it)))
+    );
+    transaction.put(&tree, "k", "v").expect("what was read stays, and it may still write");
+    transaction.commit().expect("nobody changed what it read");
+
+    let mut transaction = db.begin_with(&serializable()).expect("open");
+    assert_eq!(transaction.iter(&tree).count(), 1001);
+    transaction.put(&tree, "k", "w").expect("open");
+    transaction.commit().expect("nobody changed what it read");
+    let transaction = db.begin().expect("open");
+    assert!((0..1000).all(|number| transaction.get(&tree, super::key(number)).is_ok()));
+}

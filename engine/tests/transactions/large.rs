@@ -1,8 +1,11 @@
 //! Transactions that do not fit their memory.
 
 use super::{key, on};
-use crate::common::{Model, assert_same, assert_whole, seed, value_of, watchdog};
-use latchkv::io::sim::{CrashMode, SimMachine};
+use crate::common::{
+    Model, assert_same, assert_whole, least_cache_bytes, seed, value_of, watchdog,
+};
+use latchkv::io::Disk;
+use latchkv::io::sim::{CrashMode, Fault, OpKind, SimMachine};
 use latchkv::{Db, Durability, Entry, Error, Isolation, Options, TransactionOptions};
 
 fn options() -> Options {
@@ -180,4 +183,148 @@ fn a_spilled_transaction_conflicts_like_any_other_and_leaves_nothing_behind() {
     db.checkpoint().expect("room");
     assert!(db.stats().store.pages <= pages + 2, "{}", db.stats());
     assert_whole(&db);
+}
+
+/// How a large commit that changes a tree which holds something is done on a disk with so much room.
+struct Tight {
+    machine: SimMachine,
+    db: Db,
+    before: Model,
+    after: Model,
+}
+
+impl Tight {
+    fn new() -> Tight {
+        let machine = SimMachine::new(5);
+        // The least pool: what is applied leaves its frames on the way.
+        let options = options().cache_bytes(least_cache_bytes(4096)).checkpoint_bytes(u64::MAX);
+        let db = on(&machine, &options);
+        let tree = db.tree("t").expect("new");
+        let mut before = Model::new();
+        let pair = |number| (key(number), value_of(&key(number), 0, 50));
+        before.extend((0..1500).map(pair));
+        tree.bulk_load(before.iter()).expect("sorted");
+        let mut after = before.clone();
+        for number in (0..3000).step_by(2) {
+            after.insert(key(number), value_of(&key(number), 1, 60 + number as usize % 7 * 40));
+        }
+        for number in (1..400).step_by(2) {
+            after.remove(&key(number));
+        }
+        Tight { machine, db, before, after }
+    }
+
+    fn room_bytes(&self) -> u64 {
+        let lens = [self.machine.data().len_bytes(), self.machine.log().len_bytes()];
+        lens.into_iter().map(|len| len.expect("a length")).sum()
+    }
+
+    fn try_commit(&self) -> latchkv::Result<()> {
+        let tree = self.db.open_tree("t")?.expect("there");
+        let mut transaction = self.db.begin()?;
+        for (key, value) in &self.after {
+            if self.before.get(key) != Some(value) {
+                transaction.put(&tree, key, value)?;
+            }
+        }
+        for key in self.before.keys().filter(|key| !self.after.contains_key(*key)) {
+            transaction.delete(&tree, key)?;
+        }
+        transaction.commit().map(drop)
+    }
+
+    /// Makes the commit; whether it found room.
+    fn commit(&self) -> bool {
+        match self.try_commit() {
+            Ok(()) => true,
+            Err(Error::Full { .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// All or nothing of it is there, now and after a power cut, and writing goes on.
+    fn assert_kept(&self, made: bool, what: &str) {
+        assert!(self.db.health().is_ok(), "{what}");
+        let expected = if made { &self.after } else { &self.before };
+        assert_same(&self.db.open_tree("t").expect("readable").expect("there"), expected);
+        self.machine.clear_faults();
+        self.machine.set_capacity(None);
+        self.db.checkpoint().expect("there is room again");
+        assert_whole(&self.db);
+        let db = recovered(&self.machine);
+        assert_same(&db.open_tree("t").expect("readable").expect("there"), expected);
+    }
+}
+
+#[test]
+fn a_large_commit_on_a_disk_with_any_room_is_made_or_is_full_and_poisons_nothing() {
+    let _watchdog = watchdog("tight disks");
+    let (mut made, mut full) = (0, 0);
+    let mut spare = 0;
+    while made < 2 {
+        let tight = Tight::new();
+        tight.machine.set_capacity(Some(tight.room_bytes() + spare));
+        let done = tight.commit();
+        tight.assert_kept(done, &format!("{spare} bytes to spare"));
+        if done {
+            made += 1
+        } else {
+            full += 1
+        }
+        spare += 256 << 10;
+    }
+    assert!(full > 2, "the disk was to be full");
+}
+
+#[test]
+fn a_large_commit_whose_room_is_refused_at_any_call_is_full_and_poisons_nothing() {
+    let _watchdog = watchdog("refused room");
+    let calls = {
+        let tight = Tight::new();
+        let before = tight.machine.op_count(OpKind::Allocate);
+        assert!(tight.commit());
+        tight.machine.op_count(OpKind::Allocate) - before
+    };
+    assert!(calls > 0, "no room was asked for");
+    for index in 0..calls {
+        for once in [true, false] {
+            let tight = Tight::new();
+            match once {
+                true => tight.machine.fail_at(index, Fault::Enospc, OpKind::Allocate),
+                false => tight.machine.fail_from(index, Fault::Enospc, OpKind::Allocate),
+            }
+            let done = tight.commit();
+            // Once refused, less is asked for.
+            assert!(done || !once, "call {index}");
+            tight.assert_kept(done, &format!("call {index}, once: {once}"));
+        }
+    }
+}
+
+#[test]
+fn a_large_commit_that_is_given_up_tells_what_failed_first() {
+    let _watchdog = watchdog("failed reads");
+    let calls = {
+        let tight = Tight::new();
+        let before = tight.machine.op_count(OpKind::Read);
+        assert!(tight.commit());
+        tight.machine.op_count(OpKind::Read) - before
+    };
+    let mut given_up = 0;
+    for index in (0..calls).step_by((calls / 30).max(1) as usize) {
+        let tight = Tight::new();
+        tight.machine.fail_at(index, Fault::Eio, OpKind::Read);
+        let source = match tight.try_commit() {
+            Ok(()) => continue,
+            Err(Error::Io { source, .. }) => source,
+            Err(Error::Poisoned { cause }) => {
+                given_up += 1;
+                let Error::Io { source, .. } = &*cause else { panic!("{cause:?}") };
+                source.clone()
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        assert!(source.raw_os_error().is_some(), "read {index}: {source} is not what failed");
+    }
+    assert!(given_up > 0, "no read failed while a commit was applied");
 }

@@ -3,11 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod backup;
 mod batches;
 mod hostile;
 mod isolation;
 mod large;
+mod rebuild;
 mod recovery;
+mod savepoints;
 mod snapshots;
 mod watching;
 mod writes;

@@ -176,3 +176,35 @@ fn the_log_is_cut_by_checkpoints_and_opening_reads_only_what_is_behind_the_last(
     let log = db.stats().log.expect("written to");
     assert_eq!(log.live_bytes, 0, "{log:?}");
 }
+
+/// Changes of the empty key without a value take no bytes of what recovery gathers, and were once sorted by those.
+#[test]
+fn of_many_changes_of_the_empty_key_recovery_applies_the_last() {
+    for rounds in 1000..1004u32 {
+        let machine = SimMachine::new(13);
+        let db = on(&machine, &options().durability(Durability::None));
+        let tree = db.tree("t").expect("new");
+        db.checkpoint().expect("room");
+        let mut model = Model::new();
+        for round in 0..rounds {
+            tree.put(key(round % 97), "value").expect("room");
+            model.insert(key(round % 97), b"value".to_vec());
+            if round % 2 == 0 {
+                tree.put("", "").expect("room");
+                model.insert(Vec::new(), Vec::new());
+            } else {
+                tree.delete("").expect("room");
+                model.remove(&b""[..]);
+            }
+            tree.put("", "x").expect("room");
+            tree.delete("").expect("room");
+            if round % 2 == 0 {
+                tree.put("", "").expect("room");
+            }
+        }
+        db.sync().expect("room");
+        let again = on(&machine.crash(1, CrashMode::LoseAll), &options());
+        assert_same(&again.open_tree("t").expect("readable").expect("there"), &model);
+        assert_whole(&again);
+    }
+}
