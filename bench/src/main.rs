@@ -40,6 +40,8 @@ enum Command {
     PageSize(commands::page_size::Args),
     /// Updates, inserts and mixed work, in operations a second
     Updates(commands::updates::Args),
+    /// What sessions cost beside the plain API; rights lazily and eagerly; names ready and as text
+    Sessions(commands::sessions::Args),
     /// Memory while a file many times the cache is read
     Rss(commands::rss::Args),
     /// Time to open databases of several sizes
@@ -53,6 +55,7 @@ fn main() -> std::process::ExitCode {
         Command::Descent(args) => commands::descent::run(&args),
         Command::PageSize(args) => commands::page_size::run(&args),
         Command::Updates(args) => commands::updates::run(&args),
+        Command::Sessions(args) => commands::sessions::run(&args),
         Command::Rss(args) => commands::rss::run(&args),
         Command::Open(args) => commands::open::run(&args),
     };

@@ -6,6 +6,7 @@ pub(crate) mod kv;
 pub(crate) mod open;
 pub(crate) mod page_size;
 pub(crate) mod rss;
+pub(crate) mod sessions;
 pub(crate) mod updates;
 
 use crate::data::Data;
