@@ -16,8 +16,13 @@
 //! option. A backslash is written `\5c` and not `\\`, which `mdb_load` before 0.9.25 reads wrongly.
 //!
 //! A file is written beside its place and then moved there, so that it is complete or absent. With
-//! `--keep-going` (see `dump_salvage`) complete means: all that can be read.
+//! `--keep-going` (see `dump_salvage`) complete means: all that can be read; with `--user`: all that the account may
+//! read, and what it may not is told on standard error, also with `-q`, since a backup without it is none.
+//!
+//! Accounts and namespaces are trees of the system, and in the dump of everything too, with the hashes of passwords. Such
+//! a file is for its owner alone.
 
+use crate::access::{Access, Handle, is_system};
 use crate::args::{Dump, Global};
 use crate::dump_salvage::{self, Losses};
 use crate::exit::{Failure, Outcome};
@@ -25,8 +30,7 @@ use crate::keys;
 use crate::load::PROGRESS_TREE;
 use crate::open;
 use crate::progress::{Progress, Unit};
-use crate::words::plain;
-use latchkv::{Db, Tree};
+use crate::words::{counted, plain};
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -37,39 +41,60 @@ const MAP_BYTES_MIN: u64 = 64 << 20;
 
 /// Runs the command.
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
-    let db = match args.keep_going {
-        false => open::read_only(global, &args.db)?,
-        true => {
-            let (db, why) = open::for_salvage(global, &args.db)?;
-            if let Some(why) = why {
-                // A loss, not a remark: said with -q too.
-                eprintln!(
-                    "the log is left out, and with it all commits since the last checkpoint: {why}"
-                );
-            }
-            db
-        }
-    };
     let map_bytes = args.lmdb.then(|| map_bytes(&args.db));
     let style = Style { print: args.print, unnamed: args.unnamed, map_bytes };
+    if args.keep_going {
+        return salvage(global, args, style);
+    }
+    let access = Access::read_only(global, &args.db, &args.who)?;
+    let trees = trees_to_dump(&access, args.tree.as_deref())?;
+    let is_secret = trees.iter().any(|(name, _)| is_system(name));
+    write_out(args.output.as_deref(), is_secret, |out| write_trees(global, &trees, style, out))?;
+    if is_secret && !global.quiet {
+        eprintln!(
+            "accounts are in the dump, with hashes of their passwords: keep it as you keep the database"
+        );
+    }
+    Ok(())
+}
+
+/// Runs the command on a damaged database.
+fn salvage(global: &Global, args: &Dump, style: Style) -> Outcome {
+    let (db, why) = open::for_salvage(global, &args.db)?;
+    if let Some(why) = why {
+        // A loss, not a remark: said with -q too.
+        eprintln!("the log is left out, and with it all commits since the last checkpoint: {why}");
+    }
     let only = args.tree.as_deref();
     let mut losses = Losses::default();
-    let mut write = |out: &mut dyn Write| match args.keep_going {
-        true => dump_salvage::write(global, &db, only, style, &mut losses, out),
-        false => write_trees(global, &db, only, style, out),
-    };
-    let Some(path) = &args.output else {
-        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        write(&mut out)?.map_err(Failure::output)?;
-        return losses.outcome();
-    };
-    write_file(path, write)?;
+    // If it cannot be told, as with an error here, there may be.
+    let has_accounts = db.system_trees().map_or(true, |names| !names.is_empty());
+    let is_secret = only.map_or(has_accounts, is_system);
+    write_out(args.output.as_deref(), is_secret, |out| {
+        dump_salvage::write(global, &db, only, style, &mut losses, out)
+    })?;
     losses.outcome()
+}
+
+/// Writes to a file, or to standard output.
+fn write_out(
+    output: Option<&Path>,
+    is_secret: bool,
+    write: impl FnOnce(&mut dyn Write) -> Outcome<io::Result<()>>,
+) -> Outcome {
+    match output {
+        Some(path) => write_file(path, is_secret, write),
+        None => {
+            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            write(&mut out)?.map_err(Failure::output)
+        }
+    }
 }
 
 /// Writes a file, complete or not at all; or into a pipe or a device.
 fn write_file(
     path: &Path,
+    is_secret: bool,
     write: impl FnOnce(&mut dyn Write) -> Outcome<io::Result<()>>,
 ) -> Outcome {
     let failed = |error| Failure::file("writing", path, error);
@@ -90,7 +115,7 @@ fn write_file(
         )));
     }
     // The process's mask applies to these, as to any file that a program creates.
-    let mode = Permissions::from_mode(0o666);
+    let mode = Permissions::from_mode(if is_secret { 0o600 } else { 0o666 });
     let temporary = tempfile::Builder::new().permissions(mode).tempfile_in(folder);
     let temporary = temporary.map_err(|error| {
         Failure::Error(format!(
@@ -119,24 +144,16 @@ pub(crate) struct Style {
 /// The outer result is about the database, the inner about the output.
 fn write_trees(
     global: &Global,
-    db: &Db,
-    only: Option<&str>,
+    trees: &[(String, Handle<'_>)],
     style: Style,
     out: &mut dyn Write,
 ) -> Outcome<io::Result<()>> {
-    let names = match only {
-        Some(name) => vec![name.to_owned()],
-        None => names_to_dump(db)?,
-    };
-    let mut trees = Vec::new();
     let mut total = 0;
-    for name in &names {
-        let tree = open::tree(db, name)?;
+    for (_, tree) in trees {
         total += tree.len()?;
-        trees.push((name, tree));
     }
     let mut progress = Progress::start(global.quiet, "dumping", Unit::Records, Some(total));
-    for (name, tree) in &trees {
+    for (name, tree) in trees {
         if let Err(error) = write_tree(name, tree, style, &mut progress, out)? {
             return Ok(Err(error));
         }
@@ -144,16 +161,51 @@ fn write_trees(
     Ok(out.flush())
 }
 
-/// All trees but the one in which a load that was interrupted keeps its progress: elsewhere it would mean nothing.
-fn names_to_dump(db: &Db) -> Outcome<Vec<String>> {
-    let mut names = db.trees()?;
-    names.retain(|name| name != PROGRESS_TREE);
-    Ok(names)
+/// The tree that is asked for, or all that may be read. What may not be is said on standard error.
+fn trees_to_dump<'a>(access: &'a Access, only: Option<&str>) -> Outcome<Vec<(String, Handle<'a>)>> {
+    if let Some(name) = only {
+        return Ok(vec![(name.to_owned(), access.tree(name)?)]);
+    }
+    // Of a load that was interrupted: elsewhere it would mean nothing.
+    let is_wanted = |name: &String| name != PROGRESS_TREE;
+    let mut names: Vec<String> = access.trees()?.into_iter().filter(is_wanted).collect();
+    let hidden = access.db().trees()?.iter().filter(|name| is_wanted(name)).count() - names.len();
+    names.extend(access.db().system_trees()?);
+    let mut trees = Vec::new();
+    let mut left_out = Vec::new();
+    for name in names {
+        let tree = access.tree(&name).and_then(|tree| {
+            tree.len()?;
+            Ok(tree)
+        });
+        match tree {
+            Ok(tree) => trees.push((name, tree)),
+            Err(Failure::Denied(_)) => left_out.push(name),
+            Err(failure) => return Err(failure),
+        }
+    }
+    tell_left_out(access, &left_out, hidden);
+    Ok(trees)
+}
+
+/// Trees that the account sees and may not read are named, of those that it does not see only the number.
+fn tell_left_out(access: &Access, seen: &[String], hidden: usize) {
+    let Some(session) = access.session() else { return };
+    let account = session.account();
+    for name in seen.iter().filter(|name| !is_system(name)) {
+        eprintln!("left out: tree {name:?}, which {account:?} may not read");
+    }
+    if hidden > 0 {
+        eprintln!("left out: {} on which {account:?} has no right", counted(hidden as u64, "tree"));
+    }
+    if seen.iter().any(|name| is_system(name)) {
+        eprintln!("left out: accounts and namespaces, which only SUPER may read");
+    }
 }
 
 fn write_tree(
     name: &str,
-    tree: &Tree,
+    tree: &Handle<'_>,
     style: Style,
     progress: &mut Progress,
     out: &mut dyn Write,

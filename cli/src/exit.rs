@@ -3,14 +3,15 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | found, or done; also when the reader of our output went away (`... \| head`) |
-//! | 1 | not found: the key, or the tree that was to be read |
+//! | 1 | not found: the key, the tree that was to be read, the account or the namespace |
 //! | 2 | the command line was wrong |
 //! | 3 | an error: malformed input, damage, a file that cannot be read or written |
+//! | 4 | not allowed: the login failed, a right is missing, the namespace is read-only |
 //!
 //! Every message says what to do. Tested here for the codes and in `tests/` through the program.
 
-use crate::words::plain;
-use latchkv::{Error, OpenError, Usage};
+use crate::words::{counted, plain};
+use latchkv::{Denied, Error, OpenError, Usage};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -26,6 +27,8 @@ pub(crate) enum Failure {
     Error(String),
     /// The database was not closed, and this command only reads.
     NotClosed(String),
+    /// The account may not do this.
+    Denied(String),
     /// Nobody reads standard output any more: end quietly.
     BrokenPipe,
 }
@@ -41,6 +44,7 @@ impl Failure {
             Failure::NotFound(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Error(_) | Failure::NotClosed(_) => 3,
+            Failure::Denied(_) => 4,
         }
     }
 
@@ -65,7 +69,8 @@ impl fmt::Display for Failure {
             Failure::NotFound(message)
             | Failure::Usage(message)
             | Failure::Error(message)
-            | Failure::NotClosed(message) => f.write_str(message),
+            | Failure::NotClosed(message)
+            | Failure::Denied(message) => f.write_str(message),
             Failure::BrokenPipe => f.write_str("nobody reads the output"),
         }
     }
@@ -75,7 +80,18 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let message = error.to_string();
         match error {
-            Error::Usage(Usage::NoSuchTree(_)) => Failure::NotFound(message),
+            Error::Usage(Usage::NoSuchTree(_) | Usage::NoSuchAccount(_)) => Failure::NotFound(message),
+            Error::Usage(Usage::NoSuchNamespace(_)) => Failure::NotFound(format!(
+                "{message}: `latchkv namespace list` prints those that there are, `latchkv namespace create` makes one"
+            )),
+            Error::Usage(Usage::NoAccounts) => Failure::Usage(
+                "the database has no accounts: `latchkv user add DB NAME` without --user makes the first, the \
+                 administrator; until then leave --user out"
+                    .into(),
+            ),
+            Error::Usage(Usage::AccountsExist) => Failure::Usage(
+                "the database has accounts: give --user and the name of an administrator to add another".into(),
+            ),
             Error::Usage(Usage::BadOption { option, actual, allowed }) => {
                 let option = match option {
                     "cache_bytes" => "--cache",
@@ -128,6 +144,10 @@ impl From<Error> for Failure {
             Error::Corrupt(corruption) if corruption.page.is_some() => Failure::Error(format!(
                 "{message}\n`latchkv check` lists all damage, `latchkv dump --keep-going` writes everything that can be read"
             )),
+            Error::Denied(denied) => denied_by(&denied, message),
+            Error::Locked { name, .. } => Failure::Error(format!(
+                "{name:?} is in use by another session: run this again when less is going on"
+            )),
             Error::Conflict { .. } => {
                 Failure::Error(format!("{message}; nothing was written, so run this again"))
             }
@@ -144,6 +164,36 @@ impl From<Error> for Failure {
             _ => Failure::Error(message),
         }
     }
+}
+
+/// What is not allowed, and what would help.
+fn denied_by(denied: &Denied, message: String) -> Failure {
+    Failure::Denied(match denied {
+        Denied::Login => format!(
+            "{message}: see whether --user is right, and the file, the variable LATCHKV_PASSWORD or the line that the \
+             password came from"
+        ),
+        Denied::LoginLocked { retry_after } => format!(
+            "too many failed logins by this name: run this again in {}",
+            counted(retry_after.as_secs_f64().ceil() as u64, "second")
+        ),
+        Denied::NeedsRights { account, rights, object } => format!(
+            "account {account:?} needs {rights} on {object:?}: `latchkv grant` by one who may gives it"
+        ),
+        Denied::NamespaceReadOnly { namespace, state } => {
+            let namespace = if namespace.is_empty() { "/" } else { namespace };
+            format!(
+                "namespace {namespace:?} is read-only ({state}): `latchkv namespace read-only` by one who may ends that"
+            )
+        }
+        Denied::SystemTree(name) => format!(
+            "{name:?} is a tree of the system: `latchkv user`, `role`, `grant`, `revoke` and `namespace` change what is \
+             in those"
+        ),
+        // The database is open for reading only, which no account changes.
+        Denied::ReadOnly { .. } => return Failure::Error(message),
+        _ => message,
+    })
 }
 
 #[cfg(test)]
@@ -205,6 +255,42 @@ mod tests {
         assert_eq!(Failure::from(large).code(), 2);
         let missing = Error::from(Usage::NoSuchTree("t".into()));
         assert_eq!(Failure::from(missing).code(), 1);
+        for missing in [Usage::NoSuchAccount("a".into()), Usage::NoSuchNamespace("n".into())] {
+            assert_eq!(Failure::from(Error::from(missing)).code(), 1);
+        }
         assert_eq!(Failure::from(Error::Closed).code(), 3);
+    }
+
+    #[test]
+    fn what_is_not_allowed_ends_with_four_and_says_what_helps() {
+        let account = || "ada".to_owned();
+        let retry_after = std::time::Duration::from_millis(1200);
+        for (denied, part) in [
+            (Denied::Login, "wrong name or password: see"),
+            (Denied::LoginLocked { retry_after }, "run this again in 2 seconds"),
+            (
+                Denied::NeedsRights {
+                    account: account(),
+                    rights: "READ".into(),
+                    object: "t".into(),
+                },
+                "`latchkv grant`",
+            ),
+            (
+                Denied::NamespaceReadOnly { namespace: String::new(), state: "yes".into() },
+                "namespace \"/\" is read-only (yes): `latchkv namespace read-only`",
+            ),
+            (Denied::SystemTree("latchkv/accounts".into()), "`latchkv user`"),
+            (Denied::OwnAccount(account()), "another administrator"),
+            (Denied::OwnSuper(account()), "another administrator"),
+            (Denied::LastAdministrator, "grant it to another"),
+            (Denied::AccountDropped, "log in by another"),
+        ] {
+            let failure = Failure::from(Error::from(denied));
+            assert_eq!(failure.code(), 4, "{failure}");
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+        let opened_for_reading = Error::from(Denied::ReadOnly { op: "put" });
+        assert_eq!(Failure::from(opened_for_reading).code(), 3);
     }
 }

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! main      parses the command line, runs one command, turns its outcome into an exit code
-//! args      the shape of the command line
+//! args/     the shape of the command line
 //! exit      exit codes and the failures behind them
 //! keys      bytes as text: escapes and hex
 //! open      opening for reading, for writing, creating
+//! password  passwords from a file, the environment or the terminal
+//! terminal  asking without showing
+//! access    the plain API, or a session
 //! input/    formats that `load` reads
 //! load/     two passes, sorting, batches, going on after an interruption
 //! read      get, put, del, trees, stat, check, recover
 //! log_out   log
+//! define    tree, namespace
+//! accounts  user, role, grant, revoke
 //! stat_json what `stat --json` prints
 //! scan      scan, count
 //! dump_out  dump
@@ -21,7 +26,10 @@
 //!
 //! Results go to standard output, everything else to standard error.
 
+mod access;
+mod accounts;
 mod args;
+mod define;
 mod demo;
 mod dump_out;
 mod dump_salvage;
@@ -31,10 +39,12 @@ mod keys;
 mod load;
 mod log_out;
 mod open;
+mod password;
 mod progress;
 mod read;
 mod scan;
 mod stat_json;
+mod terminal;
 mod words;
 
 use args::{Cli, Command};
@@ -51,7 +61,7 @@ fn main() -> ExitCode {
     let silent = match failure {
         Failure::BrokenPipe => true,
         Failure::NotFound(_) => quiet,
-        Failure::Usage(_) | Failure::Error(_) | Failure::NotClosed(_) => false,
+        Failure::Usage(_) | Failure::Error(_) | Failure::NotClosed(_) | Failure::Denied(_) => false,
     };
     if !silent {
         eprintln!("latchkv: {failure}");
@@ -74,6 +84,12 @@ fn run(cli: Cli) -> Outcome {
         Command::Log(args) => log_out::log(&args),
         Command::Recover(args) => read::recover(global, &args),
         Command::Dump(args) => dump_out::dump(global, &args),
+        Command::Tree(command) => define::tree(global, &command),
+        Command::Namespace(command) => define::namespace(global, &command),
+        Command::User(command) => accounts::user(global, &command),
+        Command::Role(command) => accounts::role(global, &command),
+        Command::Grant(args) => accounts::grant(global, &args),
+        Command::Revoke(args) => accounts::revoke(global, &args),
         Command::Demo(args) => demo::demo(global, &args),
         Command::CommitUntilKilled(args) => demo::commit_until_killed(global, &args),
     }

@@ -105,6 +105,11 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// One that was there before.
+    pub(crate) fn existing(db: Db) -> Opened {
+        Opened { db, created: None }
+    }
+
     /// Makes everything durable and closes.
     pub(crate) fn close(self) -> Outcome {
         Ok(self.db.close()?)
@@ -130,13 +135,17 @@ pub(crate) fn tree(db: &Db, name: &str) -> Outcome<Tree> {
     if let Some(tree) = db.open_tree(name)? {
         return Ok(tree);
     }
-    let names = db.trees()?;
+    Err(no_such_tree(name, &db.trees()?))
+}
+
+/// There is no tree `name`, only these.
+pub(crate) fn no_such_tree(name: &str, names: &[String]) -> Failure {
     let advice = match names.len() {
-        0 => "the database has no trees".to_string(),
+        0 => "there are no trees".to_string(),
         1..=10 => format!("there are: {}", names.join(", ")),
         more => format!("there are {more}: `latchkv trees` prints them"),
     };
-    Err(Failure::NotFound(format!("no tree is named {name:?}; {advice}")))
+    Failure::NotFound(format!("no tree is named {name:?}; {advice}"))
 }
 
 /// What the global options say.

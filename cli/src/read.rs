@@ -1,23 +1,25 @@
 //! The commands about one record, and those about the database as a whole.
 
-use crate::args::{Del, Get, Global, OnDb, Put, Stat};
+use crate::access::{Access, only_one_standard_input};
+use crate::args::{Del, Get, Global, OnDb, Put, Recover, Stat};
 use crate::exit::{Failure, Outcome};
 use crate::load::not_a_reserved_name;
 use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
 use crate::words::counted;
 use crate::{keys, open, stat_json};
-use latchkv::Durability;
+use latchkv::{Denied, Durability, Error};
 use std::fs;
 use std::io::{self, Read, Write};
 
 /// Runs `latchkv get`.
 pub(crate) fn get(global: &Global, args: &Get) -> Outcome {
     let key = key_argument("KEY", &args.at.key, args.hex)?;
-    let db = open::read_only(global, &args.at.on.db)?;
-    let tree = open::tree(&db, &args.at.on.tree)?;
+    let on = &args.at.on;
+    let access = Access::read_only(global, &on.db, &on.who)?;
+    let tree = access.tree(&on.tree)?;
     let Some(value) = tree.get(&key)? else {
-        return Err(no_such_key(&key, &args.at.on.tree));
+        return Err(no_such_key(&key, &on.tree));
     };
     let mut out = Vec::new();
     if args.raw {
@@ -36,20 +38,21 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
         Some(value) => Some(key_argument("VALUE", value, args.hex)?),
         None => None,
     };
-    not_a_reserved_name(&args.at.on.tree)?;
-    let opened = open::or_create(global, &args.at.on.db, args.durability.level())?;
+    let on = &args.at.on;
+    not_a_reserved_name(&on.tree)?;
+    only_one_standard_input(&on.who, given.is_none().then_some("the value"))?;
+    let access = Access::or_create(global, &on.db, &on.who, args.durability.level())?;
     let write = || -> Outcome {
         let value = match given {
             Some(value) => value,
-            None => standard_input(opened.db.limits().value_bytes_max as u64, args.hex)?,
+            None => standard_input(access.db().limits().value_bytes_max as u64, args.hex)?,
         };
-        opened.db.tree(&args.at.on.tree)?.put(&key, &value)?;
-        Ok(())
+        Ok(access.tree_to_fill(&on.tree)?.put(&key, &value)?)
     };
     match write() {
-        Ok(()) => opened.close(),
+        Ok(()) => access.close(),
         Err(failure) => {
-            opened.abandon();
+            access.abandon();
             Err(failure)
         }
     }
@@ -58,17 +61,18 @@ pub(crate) fn put(global: &Global, args: &Put) -> Outcome {
 /// Runs `latchkv del`.
 pub(crate) fn del(global: &Global, args: &Del) -> Outcome {
     let key = key_argument("KEY", &args.at.key, args.hex)?;
-    let db = open::existing(global, &args.at.on.db, args.durability.level())?;
-    let found = open::tree(&db, &args.at.on.tree)?.delete(&key)?;
-    db.close()?;
-    if found { Ok(()) } else { Err(no_such_key(&key, &args.at.on.tree)) }
+    let on = &args.at.on;
+    let access = Access::existing(global, &on.db, &on.who, args.durability.level())?;
+    let found = access.tree(&on.tree)?.delete(&key)?;
+    access.close()?;
+    if found { Ok(()) } else { Err(no_such_key(&key, &on.tree)) }
 }
 
 /// Runs `latchkv trees`.
 pub(crate) fn trees(global: &Global, args: &OnDb) -> Outcome {
-    let db = open::read_only(global, &args.db)?;
+    let access = Access::read_only(global, &args.db, &args.who)?;
     let mut out = Vec::new();
-    for name in db.trees()? {
+    for name in access.trees()? {
         keys::escape_into(&mut out, name.as_bytes());
         out.push(b'\n');
     }
@@ -77,13 +81,17 @@ pub(crate) fn trees(global: &Global, args: &OnDb) -> Outcome {
 
 /// Runs `latchkv stat`.
 pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
-    let db = open::read_only(global, &args.db)?;
+    let access = Access::read_only(global, &args.db, &args.who)?;
+    let stats = access.stats()?;
     let mut trees = Vec::new();
-    for name in db.trees()? {
-        let records = open::tree(&db, &name)?.len()?;
-        trees.push((name, records));
+    for name in access.trees()? {
+        match access.tree(&name)?.len() {
+            Ok(records) => trees.push((name, records)),
+            // What may not be read is not counted either.
+            Err(Error::Denied(Denied::NeedsRights { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    let stats = db.stats();
     // A database that is open for reading has no log in use, but it has the file.
     let log_bytes = fs::metadata(args.db.join("log")).map_or(0, |metadata| metadata.len());
     let mut out = String::new();
@@ -106,7 +114,7 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
 }
 
 /// Runs `latchkv recover`.
-pub(crate) fn recover(global: &Global, args: &OnDb) -> Outcome {
+pub(crate) fn recover(global: &Global, args: &Recover) -> Outcome {
     match open::read_only(global, &args.db) {
         Err(Failure::NotClosed(_)) => {}
         Err(failure) => return Err(failure),
@@ -122,9 +130,9 @@ pub(crate) fn recover(global: &Global, args: &OnDb) -> Outcome {
 
 /// Runs `latchkv check`.
 pub(crate) fn check(global: &Global, args: &OnDb) -> Outcome {
-    let db = open::read_only(global, &args.db)?;
+    let access = Access::read_only(global, &args.db, &args.who)?;
     let mut progress = Progress::start(global.quiet, "checking", Unit::Pages, None);
-    let report = db.check(|at| {
+    let report = access.check(|at| {
         progress.set_total(at.pages_total);
         progress.set(at.pages_done);
     })?;
@@ -159,7 +167,8 @@ fn no_such_key(key: &[u8], tree: &str) -> Failure {
     Failure::NotFound(format!("tree {tree:?} has no key {}", keys::escaped(key)))
 }
 
-fn print(bytes: &[u8]) -> Outcome {
+/// Writes to standard output.
+pub(crate) fn print(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::output)
 }

@@ -3,18 +3,18 @@
 //! `--from` is included, `--to` is not, and bounds need not be keys of the tree. With `--values` a line
 //! is key, TAB, value, which `load --format tsv` reads back.
 
+use crate::access::{Access, Handle, Records};
 use crate::args::{Count, Global, Part, Scan};
 use crate::exit::{Failure, Outcome};
-use crate::{keys, open};
-use latchkv::{Range, Tree};
+use crate::keys;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::ops::Bound;
 
 /// Runs `latchkv scan`.
 pub(crate) fn scan(global: &Global, args: &Scan) -> Outcome {
-    let db = open::read_only(global, &args.on.db)?;
-    let tree = open::tree(&db, &args.on.tree)?;
+    let access = Access::read_only(global, &args.on.db, &args.on.who)?;
+    let tree = access.tree(&args.on.tree)?;
     let Some(mut range) = range(&tree, &args.part)? else {
         return Ok(());
     };
@@ -47,8 +47,8 @@ pub(crate) fn scan(global: &Global, args: &Scan) -> Outcome {
 
 /// Runs `latchkv count`.
 pub(crate) fn count(global: &Global, args: &Count) -> Outcome {
-    let db = open::read_only(global, &args.on.db)?;
-    let tree = open::tree(&db, &args.on.tree)?;
+    let access = Access::read_only(global, &args.on.db, &args.on.who)?;
+    let tree = access.tree(&args.on.tree)?;
     let part = &args.part;
     let count = if part.from.is_none() && part.to.is_none() && part.prefix.is_none() {
         tree.len()?
@@ -80,7 +80,7 @@ pub(crate) fn key_argument(name: &str, argument: &OsStr, hex: bool) -> Outcome<V
 }
 
 /// The part of the tree that is meant; `None` where bounds exclude everything.
-fn range(tree: &Tree, part: &Part) -> Outcome<Option<Range<'static>>> {
+fn range<'a>(tree: &Handle<'a>, part: &Part) -> Outcome<Option<Records<'a>>> {
     if let Some(prefix) = &part.prefix {
         return Ok(Some(tree.prefix(&key_argument("--prefix", prefix, part.hex)?)));
     }
@@ -96,5 +96,5 @@ fn range(tree: &Tree, part: &Part) -> Outcome<Option<Range<'static>>> {
     }
     let from = from.map_or(Bound::Unbounded, Bound::Included);
     let to = to.map_or(Bound::Unbounded, Bound::Excluded);
-    Ok(Some(tree.range::<Vec<u8>>((from, to))))
+    Ok(Some(tree.range((from, to))))
 }

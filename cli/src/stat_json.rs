@@ -58,6 +58,7 @@ pub(crate) fn object(stats: &Stats, log_bytes: u64, trees: &[(String, u64)]) -> 
             "huge_pages": format!("{:?}", pool.huge_pages),
             "huge_bytes": pool.huge_bytes,
             "loads": pool.loads,
+            "loads_ahead": pool.loads_ahead,
             "evictions": pool.evictions,
             "hash_hits": pool.hash_hits,
         },

@@ -88,6 +88,8 @@ pub(crate) enum Skipped {
     SymbolicLink,
     /// A device, a pipe or a socket.
     Special,
+    /// A record of an account or a namespace.
+    Account,
 }
 
 impl Skipped {
@@ -97,6 +99,9 @@ impl Skipped {
             (Skipped::Database, _) => "the database itself".into(),
             (Skipped::SymbolicLink, _) => counted(count, "symbolic link"),
             (Skipped::Special, 1) => "1 device, pipe or socket".into(),
+            (Skipped::Account, _) => {
+                format!("{} of accounts and namespaces", counted(count, "record"))
+            }
             (Skipped::Special, _) => format!("{count} devices, pipes and sockets"),
         }
     }

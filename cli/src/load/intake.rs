@@ -11,14 +11,16 @@
 //! takes the fingerprint of the input (see [`super::resume`]). The second passes over what an earlier load has
 //! written.
 
+use super::restore::{AccountRecord, OfAccounts};
 use super::resume::Fingerprint;
 use super::run::Run;
-use super::writer::Writer;
+use crate::access::is_system;
 use crate::exit::{Failure, Outcome};
 use crate::input::{Place, Sink, Skipped, Value};
 use crate::progress::Progress;
 use latchkv::Limits;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// So many bad records are shown with `--keep-going`; all are counted.
 pub(super) const BAD_SHOWN_MAX: usize = 10;
@@ -38,6 +40,8 @@ pub(super) struct Rules {
     pub(super) tree: Option<String>,
     /// Tree where neither the command line nor the input names one.
     pub(super) tree_default: String,
+    /// What becomes of accounts.
+    pub(super) accounts: OfAccounts,
     /// Name of the input, for messages.
     pub(super) input: String,
 }
@@ -65,9 +69,15 @@ pub(super) struct Tally {
     pub(super) skipped: BTreeMap<Skipped, u64>,
 }
 
+/// Takes the pieces of a second pass.
+pub(super) trait PieceWriter: fmt::Debug {
+    /// Writes a sorted run that is a piece of the input; its trees are indices into `names`.
+    fn write_piece(&mut self, names: &[String], run: &Run) -> Outcome;
+}
+
 /// What a pass does with records.
 #[derive(Debug)]
-pub(super) enum Mode<'w, 'd> {
+pub(super) enum Mode<'w> {
     /// Keep all.
     Gather(Run),
     /// Keep none.
@@ -77,7 +87,7 @@ pub(super) enum Mode<'w, 'd> {
         /// Not yet written.
         run: Run,
         /// Writes.
-        writer: &'w mut Writer<'d>,
+        writer: &'w mut dyn PieceWriter,
         /// Records still to be passed over.
         pass_over: u64,
     },
@@ -85,33 +95,39 @@ pub(super) enum Mode<'w, 'd> {
 
 /// A pass.
 #[derive(Debug)]
-pub(super) struct Intake<'w, 'd> {
+pub(super) struct Intake<'w> {
     /// What becomes of records.
-    pub(super) mode: Mode<'w, 'd>,
+    pub(super) mode: Mode<'w>,
     /// What was met.
     pub(super) tally: Tally,
     /// Names of the trees, in order of appearance.
     pub(super) trees: Vec<String>,
     /// What makes this input known again; of a first pass.
     pub(super) fingerprint: Fingerprint,
+    /// Records of accounts that are to be restored; of a first pass.
+    pub(super) accounts: Vec<AccountRecord>,
     rules: &'w Rules,
     progress: Progress,
     tree: u32,
     sections: u64,
+    /// The tree of the system that the records that follow are of.
+    system_tree: Option<String>,
 }
 
-impl<'w, 'd> Intake<'w, 'd> {
+impl<'w> Intake<'w> {
     /// Starts a pass.
-    pub(super) fn new(rules: &'w Rules, mode: Mode<'w, 'd>, progress: Progress) -> Intake<'w, 'd> {
+    pub(super) fn new(rules: &'w Rules, mode: Mode<'w>, progress: Progress) -> Intake<'w> {
         let mut intake = Intake {
             mode,
             tally: Tally::default(),
             trees: Vec::new(),
             fingerprint: Fingerprint::default(),
+            accounts: Vec::new(),
             rules,
             progress,
             tree: 0,
             sections: 0,
+            system_tree: None,
         };
         if let Some(tree) = &rules.tree {
             intake.trees.push(tree.clone());
@@ -165,7 +181,7 @@ impl<'w, 'd> Intake<'w, 'd> {
     }
 }
 
-impl Sink for Intake<'_, '_> {
+impl Sink for Intake<'_> {
     fn tree(&mut self, name: Option<&str>) -> Outcome {
         self.sections += 1;
         if self.rules.tree.is_some() {
@@ -179,6 +195,17 @@ impl Sink for Intake<'_, '_> {
         }
         let name = name.unwrap_or(&self.rules.tree_default);
         super::not_a_reserved_name(name)?;
+        self.system_tree = is_system(name).then(|| name.to_owned());
+        if self.system_tree.is_some() {
+            return match self.rules.accounts {
+                OfAccounts::Restore | OfAccounts::LeaveOut => Ok(()),
+                OfAccounts::Refuse => Err(Failure::Usage(format!(
+                    "{} holds accounts (tree {name:?}), which the owner of the files restores: leave --user out, or give \
+                     --without-accounts to load all the rest",
+                    self.rules.input
+                ))),
+            };
+        }
         let known = self.trees.iter().position(|known| known == name);
         let index = known.unwrap_or_else(|| {
             self.trees.push(name.to_string());
@@ -190,6 +217,17 @@ impl Sink for Intake<'_, '_> {
     }
 
     fn record(&mut self, place: Place<'_>, key: &[u8], value: Value<'_>) -> Outcome {
+        if let Some(tree) = &self.system_tree {
+            match (&self.mode, value) {
+                _ if self.rules.accounts == OfAccounts::LeaveOut => self.skipped(Skipped::Account),
+                (Mode::Gather(_) | Mode::Check, Value::Bytes(value)) => {
+                    self.accounts.push((tree.clone(), key.to_vec(), value.to_vec()));
+                }
+                // The first pass has them.
+                _ => {}
+            }
+            return Ok(());
+        }
         let key_bytes = key.len() as u64;
         let value_bytes = match value {
             Value::Bytes(bytes) => bytes.len() as u64,
@@ -262,11 +300,12 @@ mod tests {
             sort_bytes_max,
             tree: None,
             tree_default: "main".into(),
+            accounts: OfAccounts::Restore,
             input: "in.tsv".into(),
         }
     }
 
-    fn intake(rules: &Rules) -> Intake<'_, '_> {
+    fn intake(rules: &Rules) -> Intake<'_> {
         let progress = Progress::start(true, "test", Unit::Bytes, None);
         Intake::new(rules, Mode::Gather(Run::default()), progress)
     }
@@ -314,5 +353,27 @@ mod tests {
         one.tree(Some("a")).expect("one section");
         assert_eq!(one.tree(Some("b")).expect_err("two sections").code(), 2);
         assert_eq!(one.trees, ["t"]);
+    }
+
+    #[test]
+    fn records_of_accounts_are_kept_apart_left_out_or_refused() {
+        let pass = |rules: &Rules| {
+            let mut intake = intake(rules);
+            for (name, key) in [("a", "1"), ("latchkv/accounts", "longer than keys"), ("b", "2")] {
+                intake.tree(Some(name))?;
+                intake.record(Place::Line(1), key.as_bytes(), Value::Bytes(b"v"))?;
+            }
+            assert_eq!(intake.trees, ["a", "b"]);
+            assert_eq!(intake.tally.records, 2);
+            Ok((intake.accounts, intake.tally.skipped.get(&Skipped::Account).copied()))
+        };
+        let mut rules = rules(false, 1 << 20);
+        let record = ("latchkv/accounts".into(), b"longer than keys".to_vec(), b"v".to_vec());
+        assert_eq!(pass(&rules).expect("kept"), (vec![record], None));
+        rules.accounts = OfAccounts::LeaveOut;
+        assert_eq!(pass(&rules).expect("left out"), (Vec::new(), Some(1)));
+        rules.accounts = OfAccounts::Refuse;
+        let refused: Failure = pass(&rules).expect_err("refused");
+        assert!(refused.code() == 2 && refused.to_string().contains("--without-accounts"));
     }
 }

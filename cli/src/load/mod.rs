@@ -10,25 +10,31 @@
 //! then sync, checkpoint, close
 //! ```
 //!
+//! Accounts of a dump go in first ([`restore`]), before any record.
+//!
 //! [`intake`] decides about records, [`run`] sorts them, [`writer`] commits them, [`resume`] knows how far the
-//! load is; what each of them promises stands there.
+//! load is; what each of them promises stands there. With `--user` all of it is one transaction of the account
+//! ([`single`]), which has no progress to keep: an account needs rights on the trees that it loads and on no other.
 
 mod intake;
+mod restore;
 mod resume;
 mod run;
+mod single;
 mod writer;
 
 pub(crate) use resume::PROGRESS_TREE;
 
+use crate::access::{Access, only_one_standard_input};
 use crate::args::{DEFAULT_TREE, Global, Load};
 use crate::exit::{Failure, Outcome};
 use crate::input::{Columns, Input};
-use crate::open;
 use crate::progress::{Progress, Unit};
 use crate::words::{counted, plural};
 use indicatif::{HumanBytes, HumanCount};
 use intake::{Intake, Mode, Rules, Tally};
 use latchkv::Db;
+use restore::OfAccounts;
 use resume::Progress as LoadProgress;
 use run::Run;
 use std::path::Path;
@@ -51,6 +57,8 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
     if let Some(name) = &args.tree {
         not_a_reserved_name(name)?;
     }
+    let is_piped = args.input == Path::new("-");
+    only_one_standard_input(&args.who, is_piped.then_some("the input"))?;
     let columns = args.key_column.zip(args.value_column);
     let columns = columns.map(|(key, value)| Columns { key, value });
     let input = Input::open(&args.input, args.format, columns, &args.db)?;
@@ -59,7 +67,7 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         (tree, _) => tree,
     };
     let pace = Pace { rows_max: args.batch, durability: args.durability.level() };
-    let mut opened = open::or_create(global, &args.db, pace.durability)?;
+    let mut access = Access::or_create(global, &args.db, &args.who, pace.durability)?;
     let mut rules = Rules {
         key_bytes_max: 0,
         value_bytes_max: 0,
@@ -67,27 +75,32 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         sort_bytes_max: args.sort_memory,
         tree,
         tree_default: DEFAULT_TREE.to_string(),
-        input: if args.input == Path::new("-") {
-            "standard input".into()
-        } else {
-            args.input.display().to_string()
+        accounts: match args.who.user {
+            _ if args.without_accounts => OfAccounts::LeaveOut,
+            Some(_) => OfAccounts::Refuse,
+            None => OfAccounts::Restore,
         },
+        input: if is_piped { "standard input".into() } else { args.input.display().to_string() },
     };
-    rules.set_limits(&opened.db.limits());
+    rules.set_limits(&access.db().limits());
     let mut rows_written = 0;
-    let filled =
-        fill(global, &opened.db, &input, &mut rules, pace, args.restart, &mut rows_written);
+    let filled = match access.session() {
+        Some(session) => single::fill(global, session, &input, &rules, pace.durability),
+        None => {
+            fill(global, access.db(), &input, &mut rules, pace, args.restart, &mut rows_written)
+        }
+    };
     let (tally, lengths) = match filled {
         Ok(done) => done,
         Err(failure) => {
             if rows_written > 0 {
-                opened.keep();
+                access.keep();
             }
-            opened.abandon();
+            access.abandon();
             return Err(failure);
         }
     };
-    opened.close().map_err(not_closed)?;
+    access.close().map_err(not_closed)?;
     report(global, &tally, &lengths, started);
     Ok(())
 }
@@ -110,9 +123,9 @@ fn fill(
     let reading = || Progress::start(global.quiet, "reading", Unit::Bytes, input.bytes());
     let mut first = Intake::new(rules, Mode::Gather(Run::default()), reading());
     let more = if unfinished.is_some() { "more " } else { "" };
-    let nothing = format!("nothing {more}was loaded; once this is mended, load again");
+    let mut nothing = format!("nothing {more}was loaded; once this is mended, load again");
     input.read(&mut first).map_err(|failure| with_note(failure, &nothing))?;
-    let Intake { mode, tally, trees, fingerprint, .. } = first;
+    let Intake { mode, tally, trees, fingerprint, accounts, .. } = first;
 
     let goes_on = unfinished.is_some();
     if restart {
@@ -131,6 +144,17 @@ fn fill(
             unfinished
         }
     };
+    if restore::restore(db, &accounts, &rules.input)
+        .map_err(|failure| with_note(failure, &nothing))?
+    {
+        nothing = "only the accounts are in; once this is mended, load again".into();
+        if !global.quiet {
+            eprintln!(
+                "accounts and namespaces restored: {}",
+                counted(accounts.len() as u64, "record")
+            );
+        }
+    }
     let pass_over = progress.finished;
     let mut writer = Writer::new(db, pace, progress, global.quiet);
     if goes_on {

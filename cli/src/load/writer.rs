@@ -15,6 +15,7 @@
 //!
 //! Tested in `tests/` through the program, with kills.
 
+use super::intake::PieceWriter;
 use super::resume::{PROGRESS_KEY, PROGRESS_TREE, Progress};
 use super::run::Run;
 use crate::exit::{Failure, Outcome};
@@ -75,11 +76,6 @@ impl<'d> Writer<'d> {
     /// Writes a sorted run that is the whole input; its trees are indices into `names`.
     pub(super) fn write_all(&mut self, names: &[String], run: &Run) -> Outcome {
         self.write(names, run, true)
-    }
-
-    /// Writes a sorted run that is a piece of the input.
-    pub(super) fn write_piece(&mut self, names: &[String], run: &Run) -> Outcome {
-        self.write(names, run, false)
     }
 
     fn write(&mut self, names: &[String], run: &Run, is_all: bool) -> Outcome {
@@ -200,5 +196,11 @@ impl<'d> Writer<'d> {
     /// Records that this process has brought in.
     pub(super) fn rows_written(&self) -> u64 {
         self.rows_written
+    }
+}
+
+impl PieceWriter for Writer<'_> {
+    fn write_piece(&mut self, names: &[String], run: &Run) -> Outcome {
+        self.write(names, run, false)
     }
 }

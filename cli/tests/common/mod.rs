@@ -1,6 +1,7 @@
 //! Runs the program as a user would.
 #![allow(dead_code, reason = "every test program uses a part of this")]
 
+use latchkv::{PasswordCost, Rights, SessionOptions};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ impl Place {
         path
     }
 
-    /// Runs `latchkv COMMAND DB ARGUMENTS` on the database `db` of this place.
+    /// Runs `latchkv COMMAND DB ARGUMENTS` on the database `db` of this place. A command may be two words.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, command: &str, arguments: &[A]) -> Ran {
         self.run_on("db", command, arguments, b"")
     }
@@ -78,8 +79,87 @@ impl Place {
         input: &[u8],
     ) -> Ran {
         let mut program = program();
-        program.arg(command).arg(self.path(db)).args(arguments);
+        program.args(command.split(' ')).arg(self.path(db)).args(arguments);
         run(program, input)
+    }
+
+    /// Runs as an account, whose password is that of [`password_of`].
+    pub(crate) fn run_as<A: AsRef<OsStr>>(
+        &self,
+        user: &str,
+        command: &str,
+        arguments: &[A],
+    ) -> Ran {
+        let mut program = program();
+        program.args(command.split(' ')).arg(self.path("db")).args(arguments);
+        program.args(["--user", user]).env("LATCHKV_PASSWORD", password_of(user));
+        run(program, b"")
+    }
+
+    /// The same, and wants exit code 0; gives standard output.
+    pub(crate) fn ok_as<A: AsRef<OsStr>>(
+        &self,
+        user: &str,
+        command: &str,
+        arguments: &[A],
+    ) -> String {
+        let ran = self.run_as(user, command, arguments);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.err);
+        ran.text().to_string()
+    }
+
+    /// The same, and wants this exit code; gives standard error.
+    pub(crate) fn fails_as<A: AsRef<OsStr>>(
+        &self,
+        code: i32,
+        user: &str,
+        command: &str,
+        arguments: &[A],
+    ) -> String {
+        let ran = self.run_as(user, command, arguments);
+        assert_eq!(ran.code, code, "{command}: {}{}", ran.text(), ran.err);
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        ran.err
+    }
+
+    /// A database with accounts: `root` may do everything, `ada` may read in the namespace `shop`, `bob` may read and
+    /// write `shop/orders`. Their passwords cost little to try.
+    ///
+    /// ```text
+    /// shop/orders  1 -> apples, 2 -> pears        lab/secret  k -> v
+    /// shop/items   a -> b                         main        k -> v
+    /// ```
+    pub(crate) fn with_accounts() -> Place {
+        let place = Place::new();
+        place.fill_accounts().expect("a new database takes accounts");
+        place
+    }
+
+    fn fill_accounts(&self) -> latchkv::Result<()> {
+        let db = latchkv::Options::new().cache_bytes(8 << 20).open(self.path("db"))?;
+        let cheap = SessionOptions::new().password_cost(PasswordCost::least());
+        let sessions = db.sessions_with(cheap)?;
+        sessions.create_administrator("root", password_of("root").as_bytes())?;
+        let root = sessions.login("root", password_of("root").as_bytes())?;
+        for namespace in ["shop", "lab"] {
+            root.create_namespace(namespace)?;
+        }
+        for (tree, key, value) in [
+            ("shop/orders", "1", "apples"),
+            ("shop/orders", "2", "pears"),
+            ("shop/items", "a", "b"),
+            ("lab/secret", "k", "v"),
+            ("main", "k", "v"),
+        ] {
+            db.tree(tree)?.put(key, value)?;
+        }
+        for user in ["ada", "bob"] {
+            root.create_user(user, password_of(user).as_bytes())?;
+        }
+        root.grant("ada", &"shop/*".parse()?, Rights::READ)?;
+        root.grant("bob", &"shop/orders".parse()?, Rights::READ | Rights::WRITE)?;
+        drop(root);
+        db.close()
     }
 
     /// Runs and wants exit code 0; gives standard output.
@@ -103,6 +183,11 @@ impl Place {
     }
 }
 
+/// The password of an account of a test, which is found in no other text.
+pub(crate) fn password_of(user: &str) -> String {
+    format!("xyzzy plugh of {user}")
+}
+
 /// The program with a small cache, so that the tests can run side by side.
 pub(crate) fn program() -> Command {
     let mut command = bare_program();
@@ -115,7 +200,7 @@ pub(crate) fn bare_program() -> Command {
     let binary = env!("CARGO_BIN_EXE_latchkv");
     let target =
         format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
-    match std::env::var(target) {
+    let mut command = match std::env::var(target) {
         Ok(runner) if !runner.trim().is_empty() => {
             let mut words = runner.split_whitespace();
             let mut command = Command::new(words.next().expect("a word, as it is not empty"));
@@ -123,7 +208,9 @@ pub(crate) fn bare_program() -> Command {
             command
         }
         _ => Command::new(binary),
-    }
+    };
+    command.env_remove("LATCHKV_PASSWORD").env_remove("LATCHKV_NEW_PASSWORD");
+    command
 }
 
 /// Runs a command with this input.

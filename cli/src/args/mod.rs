@@ -1,6 +1,14 @@
 //! The command line: one struct a command, nothing but shape.
 //!
-//! Defaults and limits are said in the help texts, which are the reference; `docs/cli.md` explains.
+//! Defaults and limits are said in the help texts, which are the reference; `docs/cli.md` explains. What is about
+//! accounts, namespaces and trees as a whole is in [`admin`].
+
+mod admin;
+
+pub(crate) use admin::{
+    Grant, NamespaceCommand, NewPassword, OnAccount, Revoke, RoleCommand, TreeCommand, UNNAMED,
+    UserCommand,
+};
 
 use crate::input::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,7 +19,8 @@ use std::path::PathBuf;
 /// Tree that is used where none is named.
 pub(crate) const DEFAULT_TREE: &str = "main";
 
-const EXIT_CODES: &str = "Exit codes: 0 found or done, 1 not found, 2 wrong command line, 3 error.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 found or done, 1 not found, 2 wrong command line, 3 error, 4 not allowed.";
 
 /// Load, read, write, scan, check and dump latchkv databases.
 #[derive(Debug, Parser)]
@@ -40,6 +49,18 @@ pub(crate) struct Global {
     /// How files are read and written
     #[arg(long, global = true, value_enum, default_value_t = BackendArg::Auto)]
     pub(crate) backend: BackendArg,
+}
+
+/// Who a command acts as.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Who {
+    /// Act as this account, and do only what it may; without it, as the owner of the files, who may do all but change
+    /// accounts
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// File with the password of --user, or - for standard input; without it LATCHKV_PASSWORD, or it is asked for
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) password_file: Option<PathBuf>,
 }
 
 /// Ways of reading and writing files.
@@ -101,9 +122,25 @@ pub(crate) enum Command {
     /// Print what the log has that no checkpoint has yet
     Log(Log),
     /// Apply the log of a database that was not closed
-    Recover(OnDb),
+    Recover(Recover),
     /// Write trees as text that db_load, `latchkv load` and, with --lmdb, mdb_load read
     Dump(Dump),
+    /// Create, drop, rename or clear a tree
+    #[command(subcommand)]
+    Tree(TreeCommand),
+    /// Create, drop or list namespaces, or make them read-only
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
+    /// Add or drop accounts that can log in, set their passwords, or list all accounts
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Add or drop roles, which are sets of rights, or give them to accounts
+    #[command(subcommand)]
+    Role(RoleCommand),
+    /// Grant rights to an account
+    Grant(Grant),
+    /// Take rights back that were granted
+    Revoke(Revoke),
     /// Take files of this machine in, work on them with many threads, and prove the result
     Demo(Demo),
     /// Commit, say so on standard output, and go on until killed
@@ -116,6 +153,16 @@ pub(crate) enum Command {
 pub(crate) struct OnDb {
     /// Folder of the database
     pub(crate) db: PathBuf,
+    /// As whom.
+    #[command(flatten)]
+    pub(crate) who: Who,
+}
+
+/// `latchkv recover`.
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    /// Folder of the database
+    pub(crate) db: PathBuf,
 }
 
 /// A database and a tree.
@@ -126,6 +173,9 @@ pub(crate) struct OnTree {
     /// Tree
     #[arg(long, value_name = "T", default_value = DEFAULT_TREE)]
     pub(crate) tree: String,
+    /// As whom.
+    #[command(flatten)]
+    pub(crate) who: Who,
 }
 
 /// A key in a tree.
@@ -164,15 +214,21 @@ pub(crate) struct Load {
     /// Memory for sorting; input that fits is written in one sorted run
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) sort_memory: u64,
-    /// Commit after this many records; after a megabyte in any case
-    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    /// Commit after this many records; after a megabyte in any case. With --user all of it is one commit
+    #[arg(long, value_name = "ROWS", conflicts_with = "user", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) batch: u64,
     /// What each of these commits waits for; in the end all of it is on disk in any case
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = DurabilityArg::Buffered)]
     pub(crate) durability: DurabilityArg,
     /// Forget the load that was interrupted here, and load INPUT from its start; what that load wrote stays
-    #[arg(long)]
+    #[arg(long, conflicts_with = "user")]
     pub(crate) restart: bool,
+    /// Leave out the accounts and namespaces of a dump, which are restored into a database that has none
+    #[arg(long)]
+    pub(crate) without_accounts: bool,
+    /// As whom.
+    #[command(flatten)]
+    pub(crate) who: Who,
 }
 
 /// `latchkv get`.
@@ -276,6 +332,9 @@ pub(crate) struct Stat {
     /// As one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// As whom.
+    #[command(flatten)]
+    pub(crate) who: Who,
 }
 
 /// `latchkv dump`.
@@ -296,11 +355,14 @@ pub(crate) struct Dump {
     #[arg(long, requires = "tree")]
     pub(crate) unnamed: bool,
     /// Step past damaged pages, say on standard error what is lost, and write all the rest
-    #[arg(long)]
+    #[arg(long, conflicts_with = "user")]
     pub(crate) keep_going: bool,
     /// Write the line `mapsize=`, which mdb_load wants for more than a few records and db_load refuses
     #[arg(long)]
     pub(crate) lmdb: bool,
+    /// As whom.
+    #[command(flatten)]
+    pub(crate) who: Who,
 }
 
 /// `latchkv log`.
@@ -413,10 +475,30 @@ mod tests {
             "latchkv dump d --unnamed",
             "latchkv load d i --batch 0",
             "latchkv put d k v --durability maybe",
+            "latchkv get d k --password-file f",
+            "latchkv dump d --keep-going --user ada",
+            "latchkv load d i --restart --user ada",
+            "latchkv load d i --batch 5 --user ada",
+            "latchkv recover d --user ada",
+            "latchkv grant d READ --to ada",
+            "latchkv grant d READ,EXECUTE --on * --to ada",
+            "latchkv grant d READ --on latchkv/accounts --to ada",
+            "latchkv role grant d staff --from ada",
+            "latchkv namespace read-only d shop on",
+            "latchkv namespace create d a/b",
+            "latchkv user add d a,b",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
         assert!(Cli::try_parse_from(["latchkv", "put", "d", "k", "-5"]).is_ok());
         assert!(Cli::try_parse_from(["latchkv", "scan", "d", "--from", "-a", "-q"]).is_ok());
+        for line in [
+            "latchkv grant d read,WRITE --on shop/* --to ada --user root",
+            "latchkv revoke d ALL --on /* --from ada --user root --password-file -",
+            "latchkv namespace read-only d / super",
+            "latchkv load d i --user ada",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
     }
 }
