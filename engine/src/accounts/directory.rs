@@ -166,6 +166,11 @@ impl Directory {
         self.union(account, |grants| grants.global)
     }
 
+    /// The account has SUPER.
+    pub(crate) fn is_super(&self, account: AccountId) -> bool {
+        self.global_rights(account).contains(Rights::SUPER)
+    }
+
     /// What the account may do with all that the object holds.
     pub(crate) fn rights_on(&self, account: AccountId, object: &Object) -> Rights {
         match object {
@@ -216,7 +221,7 @@ impl Directory {
     /// Somebody who can log in has SUPER.
     pub(super) fn has_administrator(&self) -> bool {
         let mut users = self.content.accounts.values().filter(|account| !account.is_role());
-        users.any(|user| self.global_rights(user.id).contains(Rights::SUPER))
+        users.any(|user| self.is_super(user.id))
     }
 
     /// There are no accounts.

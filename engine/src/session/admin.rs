@@ -136,7 +136,7 @@ impl Session {
         let directory = self.directory()?;
         let own = directory.name(self.account).ok_or(Denied::AccountDropped)?;
         let mut accounts = directory.list();
-        if !directory.global_rights(self.account).contains(Rights::SUPER) {
+        if !directory.is_super(self.account) {
             accounts.retain(|account| account.name == *own);
         }
         Ok(accounts)

@@ -53,6 +53,11 @@ impl Drop for Published<'_> {
     }
 }
 
+fn lacks(account: &AccountName, rights: Rights, object: &Object) -> Error {
+    let (account, rights) = (account.to_string(), rights.to_string());
+    Denied::NeedsRights { account, rights, object: object.to_string() }.into()
+}
+
 fn no_such(name: &AccountName) -> Error {
     Usage::NoSuchAccount(name.to_string()).into()
 }
@@ -68,8 +73,7 @@ impl Change<'_> {
         if self.directory.rights_on(acting, object).contains(rights) {
             return Ok(());
         }
-        let (account, rights) = (self.own_name()?.to_string(), rights.to_string());
-        Err(Denied::NeedsRights { account, rights, object: object.to_string() }.into())
+        Err(lacks(self.own_name()?, rights, object))
     }
 
     fn needs_super(&self) -> Result<()> {
@@ -122,8 +126,7 @@ impl Change<'_> {
         if !next.exists(acting) {
             return Err(Denied::OwnAccount(name()?).into());
         }
-        let had = self.directory.global_rights(acting).contains(Rights::SUPER);
-        if had && !next.global_rights(acting).contains(Rights::SUPER) {
+        if self.directory.is_super(acting) && !next.is_super(acting) {
             return Err(Denied::OwnSuper(name()?).into());
         }
         Ok(())
@@ -170,7 +173,7 @@ impl Accounts {
         self.change(db, Some(acting), || {}, edit)
     }
 
-    /// Refuses, before a password is hashed, what would be refused after it.
+    /// Refuses, before a password is hashed, what would be refused after it for lack of SUPER.
     fn expect(
         &self,
         db: &Db,
@@ -182,7 +185,6 @@ impl Accounts {
         if allowed(&directory) {
             return Ok(());
         }
-        let (account, object) = (name.to_string(), Object::All.to_string());
-        Err(Denied::NeedsRights { account, rights: Rights::SUPER.to_string(), object }.into())
+        Err(lacks(name, Rights::SUPER, &Object::All))
     }
 }

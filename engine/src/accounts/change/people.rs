@@ -51,9 +51,7 @@ impl Accounts {
         name: &AccountName,
         password: &[u8],
     ) -> Result<AccountId> {
-        self.expect(db, acting, |directory| {
-            directory.global_rights(acting).contains(Rights::SUPER)
-        })?;
+        self.expect(db, acting, |directory| directory.is_super(acting))?;
         let hash = PasswordHash::new(password, self.options.cost)?;
         self.edit(db, acting, |change| {
             change.needs_super()?;
@@ -89,9 +87,7 @@ impl Accounts {
         password: &[u8],
     ) -> Result<()> {
         let is_own = |directory: &Directory| directory.name(acting) == Some(name);
-        self.expect(db, acting, |directory| {
-            is_own(directory) || directory.global_rights(acting).contains(Rights::SUPER)
-        })?;
+        self.expect(db, acting, |directory| is_own(directory) || directory.is_super(acting))?;
         let hash = PasswordHash::new(password, self.options.cost)?;
         self.edit(db, acting, |change| {
             if !is_own(change.directory) {
