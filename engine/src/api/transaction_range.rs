@@ -55,8 +55,6 @@ impl<I: DoubleEndedIterator> Ends<I> {
 enum Seen {
     Value(Entry),
     Nothing,
-    /// What its snapshot says.
-    Row,
 }
 
 /// Takes the next record of an end if it is of this key.
@@ -172,7 +170,6 @@ impl<'t> TransactionRange<'t> {
                     seen = Some(match entry.said() {
                         Said::Put(()) => Seen::Value(entry),
                         Said::Deleted => Seen::Nothing,
-                        Said::Unsaid => Seen::Row,
                     });
                 }
             }
@@ -180,7 +177,7 @@ impl<'t> TransactionRange<'t> {
             match seen {
                 Some(Seen::Value(entry)) => return Some(Ok(entry)),
                 Some(Seen::Nothing) => {}
-                Some(Seen::Row) | None => {
+                None => {
                     if row.is_some() {
                         return row;
                     }

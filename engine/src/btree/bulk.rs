@@ -27,12 +27,8 @@ struct Entry {
 
 enum Body {
     Value(Vec<u8>),
-    Extent {
-        page: PageId,
-        len: u64,
-    },
-    /// With an lsn that says what kind.
-    Tombstone(u64),
+    Extent { page: PageId, len: u64 },
+    Tombstone,
     Child(ChildWord),
 }
 
@@ -41,7 +37,7 @@ impl Entry {
         match &self.body {
             Body::Value(value) => value.len(),
             Body::Extent { .. } => LeafPayload::EXTENT_BYTES,
-            Body::Tombstone(_) | Body::Child(_) => 0,
+            Body::Tombstone | Body::Child(_) => 0,
         }
     }
 
@@ -165,14 +161,13 @@ impl<'p> Btree<'p> {
         built: &mut Built,
         key: &[u8],
         payload: LeafPayload<'_>,
-        tombstone_lsn: u64,
     ) -> Result<()> {
         let body = match payload {
             LeafPayload::Inline(value) => Body::Value(value.to_vec()),
             LeafPayload::Extent { page, len } => Body::Extent { page, len },
-            LeafPayload::Tombstone => Body::Tombstone(tombstone_lsn),
+            LeafPayload::Tombstone => Body::Tombstone,
         };
-        built.records += u64::from(!matches!(body, Body::Tombstone(_)));
+        built.records += u64::from(!matches!(body, Body::Tombstone));
         self.stage_entry(built, 0, Entry { key: key.to_vec(), body })
     }
 
@@ -303,7 +298,7 @@ impl<'p> Btree<'p> {
                     0,
                     LeafPayload::Extent { page: *extent, len: *len },
                 ),
-                Body::Tombstone(lsn) => page.push_record(&entry.key, *lsn, LeafPayload::Tombstone),
+                Body::Tombstone => page.push_record(&entry.key, 0, LeafPayload::Tombstone),
                 Body::Child(child) => match staged.get(index + 1) {
                     Some(next) => page.push_child(&next.key, *child),
                     None => {

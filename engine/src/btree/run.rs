@@ -28,11 +28,6 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Lsn of a tombstone in a run: the key is deleted.
-const DELETED: u64 = 0;
-/// Lsn of a tombstone in a run: what earlier runs say of the key is taken back.
-const UNSAID: u64 = 1;
-
 /// What a run says of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said<V> {
@@ -40,18 +35,12 @@ pub(crate) enum Said<V> {
     Put(V),
     /// It is deleted.
     Deleted,
-    /// What earlier runs say does not count.
-    Unsaid,
 }
 
 impl Said<()> {
     /// What a record of a run says.
     pub(crate) fn of(item: BatchItem) -> Said<()> {
-        match (item.is_tombstone(), item.lsn()) {
-            (false, _) => Said::Put(()),
-            (true, UNSAID) => Said::Unsaid,
-            (true, _) => Said::Deleted,
-        }
+        if item.is_tombstone() { Said::Deleted } else { Said::Put(()) }
     }
 }
 
@@ -95,11 +84,7 @@ impl Run {
         if let Some(value) = tree.get_with(key, <[u8]>::to_vec)? {
             return Ok(Some(Said::Put(value)));
         }
-        Ok(match tree.lsn_of(key, View::Latest)? {
-            None => None,
-            Some(UNSAID) => Some(Said::Unsaid),
-            Some(_) => Some(Said::Deleted),
-        })
+        Ok(tree.lsn_of(key, View::Latest)?.map(|_| Said::Deleted))
     }
 
     /// Gives its pages back, and its large values but for those that are `used` elsewhere.
@@ -119,15 +104,10 @@ impl<'p> Btree<'p> {
         said: impl Iterator<Item = (&'a [u8], Said<&'a [u8]>)>,
     ) -> Result<()> {
         for (key, said) in said {
-            let lsn = match said {
-                Said::Put(value) => {
-                    self.build_value(built, key, value)?;
-                    continue;
-                }
-                Said::Deleted => DELETED,
-                Said::Unsaid => UNSAID,
-            };
-            self.build_payload(built, key, LeafPayload::Tombstone, lsn)?;
+            match said {
+                Said::Put(value) => self.build_value(built, key, value)?,
+                Said::Deleted => self.build_payload(built, key, LeafPayload::Tombstone)?,
+            }
         }
         self.build_top(built)?;
         let _inside = self.pool.gate().enter();
@@ -159,9 +139,7 @@ impl<'p> Btree<'p> {
                     None => deletes = true,
                 }
                 match payload {
-                    Some(payload) if !deletes => {
-                        self.build_payload(&mut built, key, payload, DELETED)
-                    }
+                    Some(payload) if !deletes => self.build_payload(&mut built, key, payload),
                     _ => Ok(()),
                 }
             })
@@ -334,7 +312,6 @@ impl<'p> Merge<'p> {
             let payload = match said_by(&reader.batch, item) {
                 Some(Said::Put(payload)) => Some(payload),
                 Some(Said::Deleted) => None,
-                Some(Said::Unsaid) => continue,
                 None => {
                     let error = reader.tree.damage(reader.tree.core.root, "name of a large value");
                     return Err(error);
@@ -348,7 +325,6 @@ impl<'p> Merge<'p> {
 fn said_by(batch: &Batch, item: BatchItem) -> Option<Said<LeafPayload<'_>>> {
     Some(match Said::of(item) {
         Said::Deleted => Said::Deleted,
-        Said::Unsaid => Said::Unsaid,
         Said::Put(()) if item.is_extent() => {
             let (page, len) = LeafPayload::extent_of(batch.payload(item))?;
             Said::Put(LeafPayload::Extent { page, len })

@@ -29,8 +29,6 @@ pub(crate) struct BatchItem {
     older: bool,
     /// It is a tombstone: only in views that show them.
     tombstone: bool,
-    /// Of the record.
-    lsn: u64,
 }
 
 /// Records copied out of one leaf, in the order of the scan.
@@ -99,7 +97,6 @@ impl Batch {
             extent: false,
             older: false,
             tombstone: false,
-            lsn: 0,
         }
     }
 
@@ -115,11 +112,6 @@ impl BatchItem {
     #[inline]
     pub(crate) fn is_extent(self) -> bool {
         self.extent
-    }
-
-    /// The lsn of the record.
-    pub(crate) fn lsn(self) -> u64 {
-        self.lsn
     }
 
     /// The record is deleted.
@@ -441,7 +433,6 @@ impl<'p> Btree<'p> {
                 extent: record.meta.is_extent(),
                 older: sight == Sight::Older,
                 tombstone: record.meta.is_tombstone(),
-                lsn: record.meta.lsn(),
             });
         }
         Some(passed)

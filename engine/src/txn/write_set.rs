@@ -246,7 +246,6 @@ impl WriteSet {
             match run.get(pool, key)? {
                 Some(Said::Put(value)) => return Ok(Some(Own::Put(Cow::Owned(value)))),
                 Some(Said::Deleted) => return Ok(Some(Own::Deleted)),
-                Some(Said::Unsaid) => return Ok(None),
                 None => {}
             }
         }
