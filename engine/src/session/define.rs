@@ -142,11 +142,15 @@ impl Session {
     pub fn rebuild_tree(&self, name: impl AsName) -> Result<()> {
         let name = name.as_name()?.ordinary()?;
         let object = Object::Namespace(name.namespace().to_owned());
-        self.check("rebuild a tree", Rights::MAINTENANCE, &object)?;
+        let op = "rebuild a tree";
+        self.check(op, Rights::MAINTENANCE, &object)?;
         let (namespace, lock) = (self.namespace(name)?, self.state().names.tree(name));
         let timeout = self.lock_timeout();
         let waited = |error| locked(name.as_str(), error);
         let _ix = self.owner.lock(&namespace.lock, ScopeKind::Ix, timeout).map_err(waited)?;
+        if !namespace.is_writable() {
+            self.check_state(&namespace, op)?;
+        }
         let mut ticket = self.owner.lock(&lock, TreeKind::Snw, timeout).map_err(waited)?;
         let Some(tree) = self.db().open_tree(name)? else {
             return Err(Usage::NoSuchTree(name.to_string()).into());

@@ -190,3 +190,20 @@ fn two_transactions_with_one_open_tree_each_keep_a_flip_and_a_drop_waiting() {
         assert_eq!(tree.len().expect("may read"), 3);
     });
 }
+
+#[test]
+fn a_tree_of_a_frozen_namespace_is_not_rebuilt() {
+    let (_db, sessions, root) = begun(latchkv::Policy::Lazy);
+    root.create_namespace("shop").expect("new");
+    root.create_tree("shop/t").expect("new");
+    root.put("shop/t", "k", "v").expect("may");
+    let care = user(&sessions, &root, "care");
+    grant(&root, "care", "shop/*", Rights::MAINTENANCE);
+    root.set_read_only("shop", ReadOnly::Yes).expect("may");
+    care.rebuild_tree("shop/t").expect("MAINTENANCE passes");
+    root.set_read_only("shop", ReadOnly::Super).expect("may");
+    for session in [&care, &root] {
+        assert!(is_barred(&session.rebuild_tree("shop/t")));
+    }
+    assert_eq!(root.get("shop/t", "k").expect("may").as_deref(), Some(&b"v"[..]));
+}
