@@ -169,7 +169,10 @@ fn limited_size(case: Case) {
             let data = run.machine.data().len_bytes().expect("simulated");
             let log = run.machine.log().len_bytes().expect("simulated");
             run.machine.set_capacity(Some(data + log + 8 * u64::from(case.page_bytes)));
-            for _ in 0..case.share(600, 300) {
+            let usual = case.share(600, 300);
+            let mut steps = 0;
+            while steps < usual || (full == 0 && steps < 20 * usual) {
+                steps += 1;
                 match run.step() {
                     Ok(()) => {}
                     Err(Error::Full { .. }) => full += 1,
