@@ -109,13 +109,22 @@ pub(crate) fn run<P: Sync>(
     Ok(Series { names: variants.iter().map(|variant| variant.name.clone()).collect(), ns })
 }
 
-/// Nanoseconds for which the calling thread has run.
-fn thread_cpu_ns() -> f64 {
+fn clock_ns(clock: libc::clockid_t) -> f64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: [C1], `now` is a timespec of ours.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
-    assert_eq!(failed, 0, "the clock of the calling thread is always there");
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    assert_eq!(failed, 0, "the clocks of this process are always there");
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Nanoseconds for which the calling thread has run.
+fn thread_cpu_ns() -> f64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Nanoseconds for which all threads of this process have run, those of io_uring among them.
+pub(crate) fn process_cpu_ns() -> f64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Does the work on this thread, and gives what it ran for and its sum.

@@ -1,15 +1,17 @@
-//! Memory of a process that reads a file many times its cache, for each backend.
+//! Memory of a process that reads a file many times its cache, for each backend, or that commits one large transaction.
 //!
-//! Each backend runs in a process of its own, whose peak the operating system keeps (`VmHWM`): nothing
-//! between two samples is missed, and no backend pays for another.
+//! Each runs in a process of its own, whose peak the operating system keeps (`VmHWM`): nothing between two
+//! samples is missed, and none pays for another.
 
 use crate::Fail;
+use crate::data::{Data, RECORD_BYTES};
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::machine::status_bytes;
 use crate::report::{Output, Report};
 use latchkv::{Backend, Options};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What a process may need beside its cache, in bytes.
 const BESIDE_BYTES_MAX: u64 = 64 << 20;
@@ -28,7 +30,13 @@ pub(crate) struct Args {
     /// Page size, in bytes
     #[arg(long, default_value_t = 16384)]
     page_size: u32,
-    /// Reads this database instead of making one, and prints its peak: what the command starts itself with
+    /// Inserts this many records in random order in one transaction, into a tree that has records, instead of reading
+    #[arg(long)]
+    transaction: Option<u64>,
+    /// Greatest peak of that transaction, in MiB
+    #[arg(long, default_value_t = 256)]
+    limit_mib: u64,
+    /// Works on this database instead of making one, and prints its peak: what the command starts itself with
     #[arg(long, hide = true, requires = "backend")]
     child: Option<PathBuf>,
     /// The backends, by default all
@@ -76,22 +84,37 @@ impl Args {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if let Some(path) = &args.child {
-        return child(args, path);
+        let row = match args.transaction {
+            Some(records) => commit(args, path, records)?,
+            None => read(args, path)?,
+        };
+        println!("{row}");
+        return Ok(());
     }
     let scratch = args.output.scratch()?;
     let path = scratch.path().join("db");
     let raw_bytes = (args.cache_mib << 20) * args.times;
-    let data = crate::data::Data { seed: 1, records: raw_bytes / crate::data::RECORD_BYTES };
-    let options =
-        json!({ "cache_mib": args.cache_mib, "times": args.times, "page_bytes": args.page_size });
+    let data = Data { seed: 1, records: raw_bytes / RECORD_BYTES };
+    let options = json!({
+        "cache_mib": args.cache_mib,
+        "times": args.times,
+        "page_bytes": args.page_size,
+        "transaction": args.transaction,
+    });
     let mut report = Report::start("rss", options);
     println!();
-    report.add(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data));
+    let limit = if args.transaction.is_some() {
+        args.limit_mib << 20
+    } else {
+        report.add(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data));
+        (args.cache_mib << 20) + BESIDE_BYTES_MAX
+    };
     println!("\npeak of resident memory");
-    let limit = (args.cache_mib << 20) + BESIDE_BYTES_MAX;
     let mut over = Vec::new();
     let ways = if args.backend.is_empty() { &Way::ALL[..] } else { &args.backend };
     for &way in ways {
+        let path =
+            if args.transaction.is_some() { scratch.path().join(way.name()) } else { path.clone() };
         let mut row = in_child(args, &path, way)?;
         let peak = row["peak_bytes"].as_u64().ok_or("the operating system tells no peak")?;
         let within = peak <= limit;
@@ -126,16 +149,55 @@ fn in_child(args: &Args, path: &Path, way: Way) -> Result<Value, Fail> {
         .args(["--backend", way.name()])
         .args(["--cache-mib", &args.cache_mib.to_string()])
         .args(["--page-size", &args.page_size.to_string()])
+        .args(
+            args.transaction
+                .iter()
+                .flat_map(|records| ["--transaction".to_owned(), records.to_string()]),
+        )
         .stderr(std::process::Stdio::inherit())
         .output()?;
     if !out.status.success() {
-        return Err(format!("reading by {} failed", way.name()).into());
+        return Err(format!("the work by {} failed", way.name()).into());
     }
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Scans the whole database both ways, reads at random, updates some, and prints the peak.
-fn child(args: &Args, path: &Path) -> Result<(), Fail> {
+/// Inserts `records` in one transaction into a tree that has one for every hundred of them already, so that the
+/// load of an empty tree is not what is measured.
+fn commit(args: &Args, path: &Path, records: u64) -> Result<Value, Fail> {
+    let way = *args.backend.first().ok_or("a backend is needed")?;
+    let before = status_bytes("VmRSS");
+    let db = args.options().backend(way.backend()).open(path)?;
+    let tree = db.tree("t")?;
+    let data = Data { seed: 1, records };
+    let mut transaction = db.begin()?;
+    for at in (0..records).step_by(100) {
+        transaction.put(&tree, data.key(at), [])?;
+    }
+    transaction.commit()?;
+    let begun = Instant::now();
+    let mut transaction = db.begin()?;
+    for at in 0..records {
+        let (key, value) = data.record(at, 0);
+        transaction.put(&tree, key, value)?;
+    }
+    transaction.commit()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let stats = db.stats();
+    let row = json!({
+        "way": way.name(),
+        "backend": stats.backend.name,
+        "records": records,
+        "before_bytes": before,
+        "peak_bytes": status_bytes("VmHWM"),
+        "seconds": seconds,
+    });
+    db.close()?;
+    Ok(row)
+}
+
+/// Scans the whole database both ways, reads at random, updates some.
+fn read(args: &Args, path: &Path) -> Result<Value, Fail> {
     let way = *args.backend.first().ok_or("a backend is needed")?;
     let before = status_bytes("VmRSS");
     let options = args.options().backend(way.backend());
@@ -160,7 +222,7 @@ fn child(args: &Args, path: &Path) -> Result<(), Fail> {
     let name =
         format!("{}{}", stats.backend.name, if stats.backend.direct { ", direct" } else { "" });
     engine.db.checkpoint()?;
-    let row = json!({
+    Ok(json!({
         "way": way.name(),
         "backend": name,
         "note": stats.backend.note,
@@ -170,7 +232,5 @@ fn child(args: &Args, path: &Path) -> Result<(), Fail> {
         "peak_bytes": status_bytes("VmHWM"),
         "loads": stats.pool.loads,
         "evictions": stats.pool.evictions,
-    });
-    println!("{row}");
-    Ok(())
+    }))
 }
