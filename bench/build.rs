@@ -9,6 +9,7 @@ fn main() {
     println!("cargo::rustc-env=BENCH_RUSTC={}", rustc.unwrap_or_default());
     println!("cargo::rustc-env=BENCH_TARGET={}", var("TARGET"));
     println!("cargo::rustc-env=BENCH_PROFILE={} opt-level={}", var("PROFILE"), var("OPT_LEVEL"));
+    println!("cargo::rustc-env=BENCH_FEATURES={}", var("CARGO_CFG_TARGET_FEATURE"));
     let flags = var("CARGO_ENCODED_RUSTFLAGS").replace('\x1f', " ");
     println!("cargo::rustc-env=BENCH_RUSTFLAGS={flags}");
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,7 +1,7 @@
 //! `latchkv-bench`: measures latchkv, and other engines beside it.
 //!
 //! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed,
-//! `data` what it reads and writes, `machine` and `report` what is printed about it. docs/bench.md says how
+//! `data` what it reads and writes, `latency`, `machine`, `progress` and `report` what is printed about it. docs/bench.md says how
 //! to read the results.
 //!
 //! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the
@@ -11,7 +11,9 @@
 mod commands;
 mod data;
 mod engines;
+mod latency;
 mod machine;
+mod progress;
 mod report;
 mod rounds;
 

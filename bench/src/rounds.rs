@@ -16,7 +16,7 @@
 //!
 //! * \[C1] `clock_gettime` writes one timespec, to where it is told.
 
-use crate::Fail;
+use crate::{Fail, progress};
 use serde_json::{Value, json};
 use std::sync::Barrier;
 use std::time::Instant;
@@ -90,6 +90,7 @@ pub(crate) fn run<P: Sync>(
 ) -> Result<Series, Fail> {
     let Timing { rounds, clock, .. } = timing;
     let mut ns = vec![Vec::with_capacity(rounds); variants.len()];
+    let bar = progress::bar((rounds as u64 + 1) * variants.len() as u64, "rounds");
     for round in 0..=rounds {
         let probes = probes(round as u64);
         let mut sums = vec![0; variants.len()];
@@ -97,6 +98,7 @@ pub(crate) fn run<P: Sync>(
             let which = (turn + round) % variants.len();
             let (elapsed_ns, sum) = timed(&variants[which], threads, clock, &probes)?;
             sums[which] = sum;
+            bar.step();
             if round > 0 {
                 ns[which].push(elapsed_ns / probes.len() as f64);
             }

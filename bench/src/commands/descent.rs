@@ -42,11 +42,11 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let more = json!({ "hot_kib": args.hot_kib, "page_hash_latches": args.hash.page_hash_latches });
-    let (data, mut report) = args.common.start("descent", more);
+    let (data, mut report) = args.common.start("descent", more)?;
     for &page_bytes in &args.page_size {
         at_page_size(args, &data, page_bytes, &mut report)?;
     }
-    report.finish(&args.common.output)
+    report.finish()
 }
 
 fn at_page_size(
@@ -67,7 +67,7 @@ fn at_page_size(
         // Scans do not come by every way that point reads come by.
         let keys: Vec<Key> = (0..data.records).map(|at| data.key(at)).collect();
         engine.reads(&keys, Touch::Ends)?;
-        report.add(memory(engine));
+        report.facts(memory(engine))?;
     }
     let before = hinted.db.stats().pool;
     check(&hinted, data)?;
@@ -94,20 +94,18 @@ fn at_page_size(
     }
     variants.push(Variant::new("page hash", |keys: &[Key]| hashed.reads(keys, touch)));
 
-    let ops = args.common.timing.ops;
-    let series = rounds::run(args.common.timing, 1, &variants, |round| data.probes(round, ops))?;
+    let ops = args.common.timing().ops;
+    let series = rounds::run(args.common.timing(), 1, &variants, |round| data.probes(round, ops))?;
     let title = format!("uniform over {} MiB, pages of {page_bytes}", data.raw_bytes() >> 20);
-    series.print(&title);
-    report.add(series.to_json(&title));
+    report.series(&title, &series)?;
 
     let hot = hot_keys(data, args.hot_kib << 10);
-    let series = rounds::run(args.common.timing, 1, &variants, |round| {
+    let series = rounds::run(args.common.timing(), 1, &variants, |round| {
         let mut random = fastrand::Rng::with_seed(round ^ data.seed);
         (0..ops * 2).map(|_| hot[random.usize(0..hot.len())]).collect()
     })?;
     let title = format!("hot set of {} KiB, pages of {page_bytes}", args.hot_kib);
-    series.print(&title);
-    report.add(series.to_json(&title));
+    report.series(&title, &series)?;
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "page_bytes": args.page_size, "cache_mib": args.cache_mib, "take": args.take,
         "page_hash_latches": args.hash.page_hash_latches,
     });
-    let (data, mut report) = args.common.start("kv", more);
+    let (data, mut report) = args.common.start("kv", more)?;
     println!("\nload, one run each");
     let engines = load(args, &data, scratch.path(), &mut report)?;
     for &touch in &args.touch {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
     }
     drop(engines);
-    report.finish(&args.common.output)
+    report.finish()
 }
 
 /// Fills and opens all engines, the one to compare with first.
@@ -76,7 +76,7 @@ fn load(
     for &(order, suffix) in orders {
         let name = format!("latchkv {suffix}");
         let path = dir.join(&name);
-        report.add(ours::load(&path, &options, data, order)?.report(data));
+        report.facts(ours::load(&path, &options, data, order)?.report(data))?;
         let engine = Ours::open(name, &path, &options, Access::Write)?;
         expect_records(engine.warm()?, data)?;
         memories.push(engine);
@@ -87,14 +87,14 @@ fn load(
     for &(order, suffix) in orders {
         let name = format!("lmdb {suffix}");
         let path = dir.join(&name);
-        report.add(lmdb::load(&path, data, order)?.report(data));
+        report.facts(lmdb::load(&path, data, order)?.report(data))?;
         let engine = Lmdb::open(&name, &path, data)?;
         expect_records(engine.warm()?, data)?;
         peers.push(Box::new(engine));
     }
     println!("\nmemory");
     for engine in memories {
-        report.add(memory(&engine));
+        report.facts(memory(&engine))?;
         engines.push(Box::new(engine));
     }
     #[cfg(feature = "peers")]
@@ -117,16 +117,15 @@ fn read(
     threads: usize,
     report: &mut Report,
 ) -> Result<(), Fail> {
-    let ops = args.common.timing.ops;
+    let ops = args.common.timing().ops;
     let points: Vec<Variant<'_, _>> = engines
         .iter()
         .map(|engine| Variant::new(engine.name(), |keys: &[_]| engine.reads(keys, touch)))
         .collect();
     let series =
-        rounds::run(args.common.timing, threads, &points, |round| data.probes(round, ops))?;
+        rounds::run(args.common.timing(), threads, &points, |round| data.probes(round, ops))?;
     let title = format!("random point reads, {threads} thread(s), touching {touch:?}");
-    series.print(&title);
-    report.add(series.to_json(&title));
+    report.series(&title, &series)?;
 
     let take = args.take;
     let ranges: Vec<Variant<'_, _>> = engines
@@ -136,9 +135,8 @@ fn read(
         })
         .collect();
     let series =
-        rounds::run(args.common.timing, threads, &ranges, |round| data.probes(!round, ops / 2))?;
+        rounds::run(args.common.timing(), threads, &ranges, |round| data.probes(!round, ops / 2))?;
     let title = format!("range reads of {take}, {threads} thread(s), touching {touch:?}");
-    series.print(&title);
-    report.add(series.to_json(&title));
+    report.series(&title, &series)?;
     Ok(())
 }

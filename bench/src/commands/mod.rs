@@ -9,6 +9,7 @@ pub(crate) mod rss;
 pub(crate) mod sessions;
 pub(crate) mod updates;
 
+use crate::Fail;
 use crate::data::Data;
 use crate::engines::ours::Ours;
 use crate::report::{Output, Report};
@@ -41,25 +42,42 @@ impl DataArgs {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
-    pub(crate) data: DataArgs,
+    data: DataArgs,
     #[command(flatten)]
-    pub(crate) timing: Timing,
+    timing: Timing,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
 impl Common {
-    /// The data set, and a report of `command` that says what of it and how it is timed, beside `more`.
-    fn start(&self, command: &str, more: Value) -> (Data, Report) {
+    /// The data set; with `--quick` of at most 200,000 records.
+    fn data(&self) -> Data {
         let data = self.data.data();
+        let records = if self.output.quick { data.records.min(200_000) } else { data.records };
+        Data { records, ..data }
+    }
+
+    /// How it is timed; with `--quick`, in at most 7 rounds of 20,000 operations.
+    fn timing(&self) -> Timing {
+        let Timing { rounds, ops, clock } = self.timing;
+        if self.output.quick {
+            return Timing { rounds: rounds.min(7), ops: ops.min(20_000), clock };
+        }
+        self.timing
+    }
+
+    /// The data set, and a report of `command` that says what of it and how it is timed, beside `more`.
+    fn start(&self, command: &str, more: Value) -> Result<(Data, Report), Fail> {
+        let (data, timing) = (self.data(), self.timing());
         let mut options = json!({
             "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
-            "ops_a_round": self.timing.ops, "clock": format!("{:?}", self.timing.clock),
+            "rounds": timing.rounds, "ops_a_round": timing.ops, "clock": format!("{:?}", timing.clock),
+            "quick": self.output.quick,
         });
         if let (Value::Object(options), Value::Object(more)) = (&mut options, more) {
             options.extend(more);
         }
-        (data, Report::start(command, options))
+        Ok((data, Report::start(command, options, &self.output)?))
     }
 }
 

@@ -2,7 +2,7 @@
 //! map, so it follows the number of pages.
 
 use crate::Fail;
-use crate::report::{Output, Report, file_bytes};
+use crate::report::{Output, Report, Table, file_bytes, need_room};
 use crate::rounds::median;
 use latchkv::Options;
 use serde_json::json;
@@ -30,12 +30,21 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let options = json!({ "size_mib": args.size_mib, "page_bytes": args.page_size });
-    let mut report = Report::start("open", options);
+    let mut report = Report::start("open", options, &args.output)?;
     let options = Options::new().page_bytes(args.page_size).cache_bytes(64 << 20);
-    println!("\nopen, first read, close; median of {} each", args.rounds);
+    let columns = [
+        "file [MiB]",
+        "pages",
+        "map pages",
+        "open [ms]",
+        "and first read [ms]",
+        "further map page [us]",
+    ];
+    let mut table = Table::new(format!("opening, median of {}", args.rounds), &columns);
     let mut last: Option<(u64, f64)> = None;
     for &size_mib in &args.size_mib {
         let scratch = args.output.scratch()?;
+        need_room(scratch.path(), size_mib << 20)?;
         let path = scratch.path().join("db");
         fill(&path, &options, size_mib << 20, args.page_size)?;
         let file = file_bytes(&path)?;
@@ -57,18 +66,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             (map_pages > fewer).then(|| (open - less) / (map_pages - fewer) as f64)
         });
         last = Some((map_pages, open));
-        print!("  {:>6} MiB {pages:>9} pages {map_pages:>6} map pages", file >> 20);
-        print!("  open {:>8.2} ms, with first read {:>8.2} ms", open / 1e6, read / 1e6);
-        println!(
-            "{}",
-            slope.map_or_else(String::new, |ns| format!(", {ns:.0} ns a further map page"))
-        );
-        report.add(json!({
-            "file_bytes": file, "pages": pages, "map_pages": map_pages, "open_ns": open,
-            "open_and_read_ns": read, "ns_a_further_map_page": slope, "open_ns_rounds": open_ns,
-        }));
+        table.push([
+            (file >> 20).into(),
+            pages.into(),
+            map_pages.into(),
+            (open / 1e6).into(),
+            (read / 1e6).into(),
+            slope.map(|ns| ns / 1e3).into(),
+        ]);
     }
-    report.finish(&args.output)
+    report.table(&table)?;
+    report.finish()
 }
 
 /// Makes a file of about `bytes`, most of it zeros, all of it pages of a tree.

@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.common.output.scratch()?;
     let more = json!({ "random_load": args.random });
-    let (data, mut report) = args.common.start("page-size", more);
+    let (data, mut report) = args.common.start("page-size", more)?;
     println!("\nload, one run each");
     let order = if args.random { Order::Random } else { Order::Sorted };
     let mut engines = Vec::new();
@@ -40,16 +40,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let options = options(page_bytes, args.cache_mib);
         let mut loaded = ours::load(&path, &options, &data, order)?;
         loaded.how = format!("pages of {page_bytes}");
-        report.add(loaded.report(&data));
+        report.facts(loaded.report(&data))?;
         let engine = Ours::open(format!("pages of {page_bytes}"), &path, &options, Access::Write)?;
         engine.warm()?;
         engines.push(engine);
     }
     println!("\nmemory");
     for engine in &engines {
-        report.add(memory(engine));
+        report.facts(memory(engine))?;
     }
-    let ops = args.common.timing.ops;
+    let ops = args.common.timing().ops;
     let touch = Touch::All;
     let value = data.value(0, 1);
     let take = args.take;
@@ -65,9 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             .map(|engine| Variant::new(engine.name(), move |keys: &[Key]| work(engine, keys)))
             .collect();
         let series =
-            rounds::run(args.common.timing, 1, &variants, |round| data.probes(round, *ops))?;
-        series.print(title);
-        report.add(series.to_json(title));
+            rounds::run(args.common.timing(), 1, &variants, |round| data.probes(round, *ops))?;
+        report.series(title, &series)?;
     }
     println!("\ncheckpoint of these updates, one run each");
     for engine in &engines {
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let seconds = start.elapsed().as_secs_f64();
         let images = engine.db.stats().pool.writebacks - before;
         println!("  {:<26}{seconds:>8.2} s {images:>10} page images", engine.name);
-        report.add(json!({ "checkpoint": engine.name, "seconds": seconds, "images": images }));
+        report.facts(json!({ "checkpoint": engine.name, "seconds": seconds, "images": images }))?;
     }
-    report.finish(&args.common.output)
+    report.finish()
 }

@@ -7,7 +7,7 @@ use crate::Fail;
 use crate::data::{Data, RECORD_BYTES};
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::machine::status_bytes;
-use crate::report::{Output, Report};
+use crate::report::{Output, Report, Table, need_room};
 use latchkv::{Backend, Options};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -101,39 +101,39 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "page_bytes": args.page_size,
         "transaction": args.transaction,
     });
-    let mut report = Report::start("rss", options);
+    let room = args.transaction.map_or(2 * raw_bytes, |records| 4 * records * RECORD_BYTES);
+    need_room(scratch.path(), room)?;
+    let mut report = Report::start("rss", options, &args.output)?;
     println!();
     let limit = if args.transaction.is_some() {
         args.limit_mib << 20
     } else {
-        report.add(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data));
+        report.facts(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data))?;
         (args.cache_mib << 20) + BESIDE_BYTES_MAX
     };
-    println!("\npeak of resident memory");
+    let columns = ["backend", "peak [MiB]", "allowed [MiB]", "pages loaded", "evicted", "seconds"];
+    let mut table = Table::new("peak of resident memory", &columns);
     let mut over = Vec::new();
     let ways = if args.backend.is_empty() { &Way::ALL[..] } else { &args.backend };
     for &way in ways {
         let path =
             if args.transaction.is_some() { scratch.path().join(way.name()) } else { path.clone() };
-        let mut row = in_child(args, &path, way)?;
+        let row = in_child(args, &path, way)?;
         let peak = row["peak_bytes"].as_u64().ok_or("the operating system tells no peak")?;
-        let within = peak <= limit;
-        println!(
-            "  {:<8}{:>6} MiB of {} MiB allowed: {}   ({})",
-            way.name(),
-            peak >> 20,
-            limit >> 20,
-            if within { "within" } else { "TOO MUCH" },
-            row["backend"]
-        );
-        if !within {
+        if peak > limit {
             over.push(way.name());
         }
-        row["limit_bytes"] = json!(limit);
-        row["within"] = json!(within);
-        report.add(row);
+        table.push([
+            row["backend"].as_str().into(),
+            (peak >> 20).into(),
+            (limit >> 20).into(),
+            row["loads"].as_u64().into(),
+            row["evictions"].as_u64().into(),
+            row["seconds"].as_f64().into(),
+        ]);
     }
-    report.finish(&args.output)?;
+    report.table(&table)?;
+    report.finish()?;
     if over.is_empty() {
         Ok(())
     } else {
@@ -166,7 +166,6 @@ fn in_child(args: &Args, path: &Path, way: Way) -> Result<Value, Fail> {
 /// load of an empty tree is not what is measured.
 fn commit(args: &Args, path: &Path, records: u64) -> Result<Value, Fail> {
     let way = *args.backend.first().ok_or("a backend is needed")?;
-    let before = status_bytes("VmRSS");
     let db = args.options().backend(way.backend()).open(path)?;
     let tree = db.tree("t")?;
     let data = Data { seed: 1, records };
@@ -188,8 +187,9 @@ fn commit(args: &Args, path: &Path, records: u64) -> Result<Value, Fail> {
         "way": way.name(),
         "backend": stats.backend.name,
         "records": records,
-        "before_bytes": before,
         "peak_bytes": status_bytes("VmHWM"),
+        "loads": stats.pool.loads,
+        "evictions": stats.pool.evictions,
         "seconds": seconds,
     });
     db.close()?;

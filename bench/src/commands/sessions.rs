@@ -156,9 +156,9 @@ fn replace(tree: &SessionTree<'_>, keys: &[Key], value: &[u8]) -> Result<u64, Fa
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.common.output.scratch()?;
-    let ops = args.common.timing.ops;
+    let ops = args.common.timing().ops;
     if let Some(what) = args.count {
-        let data = args.common.data.data();
+        let data = args.common.data();
         let stage = Stage::new(args, &data, &scratch.path().join("latchkv"))?;
         plain_get(&stage.tree, &data.probes(0, data.records as usize))?;
         let sum = stage.do_one_round(what, &data.probes(1, ops))?;
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Ok(stage.db.close()?);
     }
     let more = json!({ "users": args.users, "cache_mib": args.cache_mib });
-    let (data, mut report) = args.common.start("sessions", more);
+    let (data, mut report) = args.common.start("sessions", more)?;
     let stage = Stage::new(args, &data, &scratch.path().join("latchkv"))?;
     plain_get(&stage.tree, &data.probes(0, data.records as usize))?;
     // Sessions are for one thread at a time.
@@ -203,9 +203,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             })
             .collect();
         let series =
-            rounds::run(args.common.timing, 1, &variants, |round| data.probes(round, ops))?;
-        series.print(title);
-        report.add(series.to_json(title));
+            rounds::run(args.common.timing(), 1, &variants, |round| data.probes(round, ops))?;
+        report.series(title, &series)?;
     }
-    report.finish(&args.common.output)
+    report.finish()
 }

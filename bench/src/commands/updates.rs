@@ -33,18 +33,18 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.common.output.scratch()?;
     let more = json!({ "page_bytes": args.page_size, "cache_mib": args.cache_mib });
-    let (data, mut report) = args.common.start("updates", more);
+    let (data, mut report) = args.common.start("updates", more)?;
     println!("\nload, one run each");
     let options = options(args.page_size, args.cache_mib);
     let path = scratch.path().join("latchkv");
-    report.add(ours::load(&path, &options, &data, Order::Random)?.report(&data));
+    report.facts(ours::load(&path, &options, &data, Order::Random)?.report(&data))?;
     let ours = Ours::open("latchkv", &path, &options, Access::Write)?;
     ours.warm()?;
-    report.add(memory(&ours));
+    report.facts(memory(&ours))?;
     #[cfg(feature = "peers")]
     let peer = {
         let path = scratch.path().join("lmdb");
-        report.add(lmdb::load(&path, &data, Order::Random)?.report(&data));
+        report.facts(lmdb::load(&path, &data, Order::Random)?.report(&data))?;
         let peer = Lmdb::open("lmdb, one transaction", &path, &data)?;
         peer.warm()?;
         peer
@@ -55,23 +55,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         &peer,
     ];
 
-    let ops = args.common.timing.ops;
+    let ops = args.common.timing().ops;
     let value = data.value(0, 1);
     let puts = |engines: &[&'_ dyn Engine], title: &str, probes: &dyn Fn(u64) -> Vec<Key>| {
         let variants: Vec<Variant<'_, Key>> = engines
             .iter()
             .map(|&engine| Variant::new(engine.name(), |keys: &[Key]| engine.puts(keys, &value)))
             .collect();
-        let series = rounds::run(args.common.timing, 1, &variants, probes)?;
+        let series = rounds::run(args.common.timing(), 1, &variants, probes)?;
         series.print(title);
         Ok::<_, Fail>(series.to_json(title))
     };
-    report.add(puts(&engines, "updates of values, 1 thread", &|round| data.probes(round, ops))?);
+    report
+        .facts(puts(&engines, "updates of values, 1 thread", &|round| data.probes(round, ops))?)?;
     let fresh = |round: u64| {
         let first = data.records + round * ops as u64;
         (first..first + ops as u64).map(|at| data.key(at)).collect()
     };
-    report.add(puts(&engines, "inserts of new keys, 1 thread", &fresh)?);
+    report.facts(puts(&engines, "inserts of new keys, 1 thread", &fresh)?)?;
 
     let deletes = [Variant::new("latchkv", |keys: &[Key]| {
         for key in keys {
@@ -79,9 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
         Ok(0)
     })];
-    let series = rounds::run(args.common.timing, 1, &deletes, fresh)?;
+    let series = rounds::run(args.common.timing(), 1, &deletes, fresh)?;
     series.print("deletes of these, 1 thread");
-    report.add(series.to_json("deletes of these, 1 thread"));
+    report.facts(series.to_json("deletes of these, 1 thread"))?;
 
     for &threads in &args.threads {
         for updates_percent in [5, 50, 100] {
@@ -97,11 +98,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
                 }
                 Ok(0)
             })];
-            let series =
-                rounds::run(args.common.timing, threads, &mixed, |round| data.probes(round, ops))?;
-            series.print(&title);
-            report.add(series.to_json(&title));
+            let series = rounds::run(args.common.timing(), threads, &mixed, |round| {
+                data.probes(round, ops)
+            })?;
+            report.series(&title, &series)?;
         }
     }
-    report.finish(&args.common.output)
+    report.finish()
 }

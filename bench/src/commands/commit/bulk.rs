@@ -4,7 +4,7 @@
 //! written the records there alone, while the others have put them in their places; the bytes of the files say
 //! how much there is afterwards.
 
-use super::{Args, expect, series, tell, turns};
+use super::{Args, expect, series, turns};
 use crate::Fail;
 use crate::data::Data;
 use crate::report::{Report, file_bytes};
@@ -36,16 +36,16 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
             std::fs::remove_dir_all(&path)?;
         }
     }
-    tell(&loads, &format!("{} random records in one transaction", data.records), report);
-    tell(&removals, &format!("{removed} of them removed in one transaction"), report);
+    report.series(&format!("{} random records in one transaction", data.records), &loads)?;
+    report.series(&format!("{removed} of them removed in one transaction"), &removals)?;
     println!("\nfiles over raw data, after the load, and after the removal and closing");
     for (kind, [after_load, after_removal]) in args.engines.iter().zip(sizes) {
         let over = |bytes: u64| bytes as f64 / data.raw_bytes() as f64;
         println!("  {:<10}x{:.2}   x{:.2}", kind.name(), over(after_load), over(after_removal));
-        report.add(json!({
+        report.facts(json!({
             "engine": kind.name(), "bytes_after_load": after_load,
             "bytes_after_removal_and_close": after_removal,
-        }));
+        }))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A pass is as many durable puts as there are records, a thousand to a commit. The stores have their passes by
 //! turns. Files are looked at after each pass, and once more when the store is closed.
 
-use super::{Args, Stand, expect, loaded, series, tell};
+use super::{Args, Stand, expect, loaded, series};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::durable::BATCH_RECORDS;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
         }
     }
     let title = format!("overwrites of {} records, durable by {BATCH_RECORDS}", live.records);
-    tell(&times, &title, report);
+    report.series(&title, &times)?;
     println!("\nfiles over live data: greatest after a pass, after the last, closed");
     for (Stand { kind, path, store }, sizes) in stands.into_iter().zip(sizes) {
         for (at, &version) in versions.iter().enumerate() {
@@ -51,10 +51,10 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
         let over = |bytes: u64| bytes as f64 / live.raw_bytes() as f64;
         let (a, b, c) = (over(greatest), over(last), over(closed));
         println!("  {:<10}x{a:.2}   x{b:.2}   x{c:.2}", kind.name());
-        report.add(json!({
+        report.facts(json!({
             "engine": kind.name(), "live_bytes": live.raw_bytes(), "bytes_after_passes": sizes,
             "bytes_closed": closed, "greatest_over_live": a, "closed_over_live": c,
-        }));
+        }))?;
     }
     Ok(())
 }

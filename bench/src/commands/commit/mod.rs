@@ -72,9 +72,6 @@ pub(crate) struct Args {
     /// Count the system calls that sync, too; needs strace
     #[arg(long)]
     strace: bool,
-    /// Try everything out on 5,000 records in a few seconds; the figures mean nothing
-    #[arg(long)]
-    quick: bool,
     #[command(flatten)]
     child: child::Args,
 }
@@ -100,7 +97,7 @@ impl Args {
     /// With `--quick`, everything small.
     fn settled(&self) -> Args {
         let mut args = self.clone();
-        if self.quick {
+        if self.output.quick {
             args.data.records = 5000;
             args.data.scale = 1.0;
             (args.rounds, args.writes, args.long_rounds) = (2, 30, 1);
@@ -140,11 +137,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "commit",
         json!({
             "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
-            "engines": engines, "cache_mib": args.cache_mib, "quick": args.quick,
+            "engines": engines, "cache_mib": args.cache_mib, "quick": args.output.quick,
             "writes_a_round": args.writes, "batches_a_round": args.batches,
             "records_a_batch": args.batch_records, "reader_ms": args.reader_ms,
         }),
-    );
+        &args.output,
+    )?;
     say_how(args, scratch.path(), &mut report)?;
     if args.strace {
         syncs::run(args, scratch.path(), &mut report)?;
@@ -164,7 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             run(args, &data, dir.path(), &mut report)?;
         }
     }
-    report.finish(&args.output)
+    report.finish()
 }
 
 /// Says by which setting each engine syncs.
@@ -174,7 +172,7 @@ fn say_how(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Fail> {
         let dir = tempfile::tempdir_in(dir)?;
         let store = kind.open(dir.path(), args.setup())?;
         println!("  {:<10}{}", kind.name(), store.how());
-        report.add(json!({ "engine": kind.name(), "durable_by": store.how() }));
+        report.facts(json!({ "engine": kind.name(), "durable_by": store.how() }))?;
         store.close()?;
     }
     Ok(())
@@ -212,12 +210,6 @@ fn expect(
         return Ok(());
     }
     Err(format!("{}: record {at} is not as it was committed", kind.name()).into())
-}
-
-/// Prints the series and adds it to the report.
-fn tell(series: &Series, title: &str, report: &mut Report) {
-    series.print(title);
-    report.add(series.to_json(title));
 }
 
 /// An empty series of `engines`, for rounds that are not those of [`rounds::run`](crate::rounds::run).

@@ -7,17 +7,13 @@
 use super::{Args, Stand, loaded};
 use crate::Fail;
 use crate::data::Data;
-use crate::engines::durable::{Durable, histogram};
-use crate::report::Report;
-use crate::rounds::bootstrap;
+use crate::engines::durable::Durable;
+use crate::latency::{self, histogram};
+use crate::report::{Report, Table};
+use crate::rounds::{Ratio, bootstrap};
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Parts of all readers that take at most the time given for them.
-const QUANTILES: [(&str, f64); 4] =
-    [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 
 /// What was seen of one engine.
 struct Seen {
@@ -50,32 +46,24 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
             seen.commits += commits;
         }
     }
-    println!("\nnanoseconds to begin a reader, alone / beside a writer that commits");
+    let columns = [&["engine", "beside it", "readers"][..], &latency::COLUMNS].concat();
+    let mut table = Table::new("time to begin a reader", &columns)
+        .note("p99.9 beside a writer over that alone, of each round: median and interval");
     let seconds = time.as_secs_f64() * args.long_rounds as f64;
     for (Stand { kind, store, .. }, seen) in stands.into_iter().zip(seen) {
-        print!("  {:<10}", kind.name());
-        for (name, quantile) in QUANTILES {
-            let at = |times: &Histogram<u64>| times.value_at_quantile(quantile);
-            print!("{name} {} / {}   ", at(&seen.alone), at(&seen.beside));
-        }
         let ratio = bootstrap(&seen.ratios);
-        println!("max {} / {}", seen.alone.max(), seen.beside.max());
-        println!(
-            "            {} readers; {:.0} commits/s; p99.9 x{:.2} ({:.2} to {:.2}) beside a writer",
-            seen.beside.len(),
-            seen.commits as f64 / seconds,
-            ratio.median,
-            ratio.low,
-            ratio.high
+        let Ratio { median, low, high } = ratio;
+        let beside = format!(
+            "a writer of {:.0} commits/s; p99.9 x{median:.2} ({low:.2} to {high:.2})",
+            seen.commits as f64 / seconds
         );
-        report.add(json!({
-            "engine": kind.name(), "readers_alone": summary(&seen.alone),
-            "readers_beside_writer": summary(&seen.beside),
-            "commits_per_second": seen.commits as f64 / seconds, "p999_ratio": ratio.median,
-        }));
+        for (beside, times) in [("nobody".to_owned(), &seen.alone), (beside, &seen.beside)] {
+            let head = [kind.name().into(), beside.into(), times.len().into()];
+            table.push(head.into_iter().chain(latency::cells(times)));
+        }
         store.close()?;
     }
-    Ok(())
+    report.table(&table)
 }
 
 /// Begins readers until `until`, while another thread commits the records from `from` on. Gives the times and
@@ -100,13 +88,4 @@ fn beside_writer(
         let commits = writer.join().map_err(|_| "the writer panicked")??;
         Ok((times, commits))
     })
-}
-
-fn summary(times: &Histogram<u64>) -> Value {
-    let mut summary =
-        json!({ "count": times.len(), "mean_ns": times.mean(), "max_ns": times.max() });
-    for (name, quantile) in QUANTILES {
-        summary[format!("{name}_ns")] = json!(times.value_at_quantile(quantile));
-    }
-    summary
 }

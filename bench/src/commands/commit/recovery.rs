@@ -5,7 +5,7 @@
 //! a log are told to keep all of it. LMDB has none and redb walks its file instead; their figures only show that.
 
 use super::child::{Job, Work};
-use super::{Args, expect, series, tell, turns};
+use super::{Args, expect, series, turns};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::durable::Setup;
@@ -51,13 +51,13 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
                 std::fs::remove_dir_all(&path)?;
             }
         }
-        tell(&times, &format!("open after a kill, {ops} puts in the log, an op each"), report);
-        tell(&ran, "the same by the processor time of the process", report);
+        report.series(&format!("open after a kill, {ops} puts in the log, an op each"), &times)?;
+        report.series("the same by the processor time of the process", &ran)?;
         for (which, kind) in args.engines.iter().enumerate() {
-            report.add(json!({
+            report.facts(json!({
                 "engine": kind.name(), "log_ops": ops, "bytes_killed": sizes[which],
                 "open_ms": times.median(which) * ops as f64 / 1e6,
-            }));
+            }))?;
         }
         opened.push((ops as f64, times, ran));
     }

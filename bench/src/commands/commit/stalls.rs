@@ -7,11 +7,10 @@
 use super::Args;
 use crate::Fail;
 use crate::data::Data;
-use crate::engines::durable::histogram;
-use crate::report::Report;
+use crate::latency::{self, histogram};
+use crate::report::{Report, Table};
 use hdrhistogram::Histogram;
 use latchkv::{Durability, Options};
-use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
@@ -23,27 +22,17 @@ const PUTS_A_WRITE: usize = 50;
 pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> Result<(), Fail> {
     let live = Data { seed: data.seed, records: (data.records / 25).max(1) };
     let puts = args.writes * PUTS_A_WRITE;
-    println!("\nnanoseconds of a put, by durability, with checkpoints all the time / without any");
+    let columns = [&["durability", "checkpoints", "puts"][..], &latency::COLUMNS].concat();
+    let mut table = Table::new("time of a put beside checkpoints, and without any", &columns);
     for durability in [Durability::Sync, Durability::None] {
-        let mut columns = Vec::new();
         for checkpoints in [true, false] {
             let path = dir.join(format!("{durability:?} {checkpoints}"));
-            columns.push(measure(args, &live, &path, durability, checkpoints, puts)?);
+            let (times, made) = measure(args, &live, &path, durability, checkpoints, puts)?;
+            let head = [format!("{durability:?}").into(), made.into(), puts.into()];
+            table.push(head.into_iter().chain(latency::cells(&times)));
         }
-        let [(with, made), (without, _)] = &columns[..] else { continue };
-        print!("  {durability:?}");
-        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
-            let at = |times: &Histogram<u64>| times.value_at_quantile(quantile);
-            print!("   {name} {} / {}", at(with), at(without));
-        }
-        println!("   max {} / {}   {made} checkpoints in {puts} puts", with.max(), without.max());
-        report.add(json!({
-            "durability": format!("{durability:?}"), "puts": puts, "checkpoints": made,
-            "p999_ns": with.value_at_quantile(0.999), "max_ns": with.max(),
-            "p999_ns_without": without.value_at_quantile(0.999), "max_ns_without": without.max(),
-        }));
     }
-    Ok(())
+    report.table(&table)
 }
 
 fn measure(

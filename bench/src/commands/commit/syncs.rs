@@ -34,9 +34,9 @@ pub(super) fn run(args: &Args, dir: &Path, report: &mut Report) -> Result<(), Fa
             let words: Vec<String> =
                 calls.iter().map(|(name, &calls)| format!("{name} {:.3}", of(calls))).collect();
             println!("  {:<10}{threads:>3} writer(s)   {}", kind.name(), words.join(", "));
-            report.add(json!({
+            report.facts(json!({
                 "engine": kind.name(), "writers": threads, "commits": count, "syncs": calls,
-            }));
+            }))?;
         }
     }
     Ok(())

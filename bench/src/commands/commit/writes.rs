@@ -3,7 +3,7 @@
 //! All are inserts of new keys into the loaded data set. The stores are open side by side, so what one of them
 //! does in the background may fall into the turn of another; the writes of a round are too few for much of it.
 
-use super::{Args, Stand, expect, loaded, tell};
+use super::{Args, Stand, expect, loaded};
 use crate::Fail;
 use crate::data::Data;
 use crate::report::Report;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
             .collect();
         let timing = Args::timing(args.rounds, ops);
         let series = rounds::run(timing, writers, &variants, |_| fresh(ops).collect())?;
-        tell(&series, &format!("durable writes, {writers} writer(s)"), report);
+        report.series(&format!("durable writes, {writers} writer(s)"), &series)?;
     }
 
     let variants: Vec<Variant<'_, Range<u64>>> = stands
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, data: &Data, dir: &Path, report: &mut Report) -> 
     })?;
     drop(variants);
     let title = format!("durable batches of {} random inserts, an op each", args.batch_records);
-    tell(&series, &title, report);
+    report.series(&title, &series)?;
 
     let end = fresh(0).end;
     for Stand { kind, store, .. } in stands {

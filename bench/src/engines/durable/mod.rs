@@ -20,6 +20,7 @@ mod rocksdb;
 
 use crate::Fail;
 use crate::data::{Key, Record};
+use crate::latency::histogram;
 use hdrhistogram::Histogram;
 use std::path::Path;
 use std::time::Instant;
@@ -78,11 +79,6 @@ pub(crate) trait Durable: Send + Sync {
 
     /// Closes the store.
     fn close(self: Box<Self>) -> Result<(), Fail>;
-}
-
-/// A histogram of nanoseconds up to a minute, in steps of a thousandth.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds and digits are in range")
 }
 
 /// What [`Durable::begins`] does, for an engine that begins a reader by `begin`.
