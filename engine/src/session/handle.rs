@@ -158,14 +158,15 @@ impl Session {
     /// [`Usage::NoSuchTree`]; [`Denied::NeedsRights`] if the account has no right on it at all, whether it is there
     /// or not.
     pub fn tree(&self, name: impl AsName) -> Result<SessionTree<'_>> {
-        let open = self.open(name.as_name()?)?;
+        let open = self.open(name.as_name()?, "open a tree", Rights::READ)?;
         Ok(SessionTree { session: self, open: Rc::new(open) })
     }
 
-    fn open(&self, name: NameRef<'_>) -> Result<OpenTree> {
+    /// Opens a tree for `op`; who has no right on it is told that `needed` are missing.
+    fn open(&self, name: NameRef<'_>, op: &'static str, needed: Rights) -> Result<OpenTree> {
         let rights = self.live_directory()?.rights(self.account, name.namespace(), name.tree());
         if rights.is_empty() {
-            return Err(self.denied("open a tree", Rights::READ, object_of(name)));
+            return Err(self.denied(op, needed, object_of(name)));
         }
         match self.db().open_tree(name)? {
             Some(tree) => OpenTree::new(self, tree, name),
@@ -173,11 +174,13 @@ impl Session {
         }
     }
 
-    /// Calls `f` with the tree of that name, which stays open for the next call.
+    /// Calls `f` with the tree of that name, which stays open for the next call. `f` is to do `op`, which needs
+    /// `needed`.
     #[inline]
     pub(super) fn on<R>(
         &self,
         name: impl AsName,
+        (op, needed): (&'static str, Rights),
         f: impl FnOnce(&OpenTree) -> Result<R>,
     ) -> Result<R> {
         let name = name.as_name()?;
@@ -186,12 +189,18 @@ impl Session {
         {
             return f(open);
         }
-        self.open_on(name, f)
+        self.open_on(name, op, needed, f)
     }
 
     #[cold]
-    fn open_on<R>(&self, name: NameRef<'_>, f: impl FnOnce(&OpenTree) -> Result<R>) -> Result<R> {
-        let new = self.open(name)?;
+    fn open_on<R>(
+        &self,
+        name: NameRef<'_>,
+        op: &'static str,
+        needed: Rights,
+        f: impl FnOnce(&OpenTree) -> Result<R>,
+    ) -> Result<R> {
+        let new = self.open(name, op, needed)?;
         // A call from within another one keeps nothing: the other one has the table.
         let Ok(mut open) = self.open.try_borrow_mut() else { return f(&new) };
         if open.len() >= OPEN_MAX {

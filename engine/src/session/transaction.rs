@@ -387,6 +387,31 @@ impl SessionSnapshot<'_> {
         self.inner.get(&tree.open.tree, key)
     }
 
+    /// As [`Snapshot::get_with`]. Needs READ.
+    ///
+    /// # Errors
+    /// See [`Session`] and [`Snapshot::get_with`].
+    pub fn get_with<R>(
+        &self,
+        tree: &SessionTree<'_>,
+        key: impl AsRef<[u8]>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        check_own(self.session, tree)?;
+        let _in_use = tree.open.reading(self.session, "get")?;
+        self.inner.get_with(&tree.open.tree, key, f)
+    }
+
+    /// As [`Snapshot::contains`]. Needs READ.
+    ///
+    /// # Errors
+    /// See [`Session`] and [`Snapshot::contains`].
+    pub fn contains(&self, tree: &SessionTree<'_>, key: impl AsRef<[u8]>) -> Result<bool> {
+        check_own(self.session, tree)?;
+        let _in_use = tree.open.reading(self.session, "get")?;
+        self.inner.contains(&tree.open.tree, key)
+    }
+
     /// As [`Snapshot::iter`]. Needs READ, at each step.
     ///
     /// # Errors
@@ -407,5 +432,18 @@ impl SessionSnapshot<'_> {
     ) -> Result<SessionRange<'t>> {
         check_own(self.session, tree)?;
         Ok(SessionRange::new(tree.clone(), self.inner.range(&tree.open.tree, range)))
+    }
+
+    /// As [`Snapshot::prefix`]. Needs READ, at each step.
+    ///
+    /// # Errors
+    /// [`Usage::OtherSession`].
+    pub fn prefix<'t>(
+        &'t self,
+        tree: &SessionTree<'t>,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<SessionRange<'t>> {
+        check_own(self.session, tree)?;
+        Ok(SessionRange::new(tree.clone(), self.inner.prefix(&tree.open.tree, prefix)))
     }
 }

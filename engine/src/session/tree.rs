@@ -211,7 +211,27 @@ impl Session {
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.on(tree, |open| open.read(self, "get", |tree| tree.get_with(key, f)))
+        self.on(tree, ("get", Rights::READ), |open| {
+            open.read(self, "get", |tree| tree.get_with(key, f))
+        })
+    }
+
+    /// As [`SessionTree::contains`].
+    ///
+    /// # Errors
+    /// See [`Session`].
+    pub fn contains(&self, tree: impl AsName, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.on(tree, ("get", Rights::READ), |open| {
+            open.read(self, "get", |tree| tree.contains(key))
+        })
+    }
+
+    /// As [`SessionTree::len`].
+    ///
+    /// # Errors
+    /// See [`Session`].
+    pub fn len(&self, tree: impl AsName) -> Result<u64> {
+        self.on(tree, ("count", Rights::READ), |open| open.read(self, "count", Tree::len))
     }
 
     /// As [`SessionTree::put`].
@@ -225,7 +245,9 @@ impl Session {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.on(tree, |open| open.write(self, "put", |tree| tree.put(key, value)))
+        self.on(tree, ("put", Rights::WRITE), |open| {
+            open.write(self, "put", |tree| tree.put(key, value))
+        })
     }
 
     /// As [`SessionTree::insert`].
@@ -238,7 +260,9 @@ impl Session {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<bool> {
-        self.on(tree, |open| open.write(self, "insert", |tree| tree.insert(key, value)))
+        self.on(tree, ("insert", Rights::WRITE), |open| {
+            open.write(self, "insert", |tree| tree.insert(key, value))
+        })
     }
 
     /// As [`SessionTree::delete`].
@@ -246,7 +270,9 @@ impl Session {
     /// # Errors
     /// See [`Session`].
     pub fn delete(&self, tree: impl AsName, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.on(tree, |open| open.write(self, "delete", |tree| tree.delete(key)))
+        self.on(tree, ("delete", Rights::WRITE), |open| {
+            open.write(self, "delete", |tree| tree.delete(key))
+        })
     }
 
     /// As [`SessionTree::compare_and_swap`].
@@ -260,6 +286,8 @@ impl Session {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<CompareAndSwap> {
-        self.on(tree, |open| open.swap(self, key.as_ref(), expected, new))
+        self.on(tree, ("compare and swap", Rights::READ | Rights::WRITE), |open| {
+            open.swap(self, key.as_ref(), expected, new)
+        })
     }
 }

@@ -5,6 +5,10 @@ use latchkv::{Denied, Error, ReadOnly, Result, Rights, Session};
 
 const TREE: &str = "shop/orders";
 
+/// Calls that open the tree themselves, and say what they need, not what opening one does.
+const BY_NAME: [&str; 8] =
+    ["get", "get with", "contains", "len", "put", "insert", "delete", "swap"];
+
 /// A call, the rights on the tree that it needs, and whether it writes.
 struct Call {
     name: &'static str,
@@ -20,8 +24,10 @@ fn calls() -> Vec<Call> {
         call("get", read, false, |s| s.get(TREE, "k").map(drop)),
         call("get by tree", read, false, |s| s.tree(TREE)?.get("k").map(drop)),
         call("get with", read, false, |s| s.get_with(TREE, "k", |_| ()).map(drop)),
-        call("contains", read, false, |s| s.tree(TREE)?.contains("k").map(drop)),
-        call("len", read, false, |s| s.tree(TREE)?.len().map(drop)),
+        call("contains", read, false, |s| s.contains(TREE, "k").map(drop)),
+        call("contains by tree", read, false, |s| s.tree(TREE)?.contains("k").map(drop)),
+        call("len", read, false, |s| s.len(TREE).map(drop)),
+        call("len by tree", read, false, |s| s.tree(TREE)?.len().map(drop)),
         call("first", read, false, |s| s.tree(TREE)?.first().map(drop)),
         call("last", read, false, |s| s.tree(TREE)?.last().map(drop)),
         call("iter", read, false, |s| s.tree(TREE)?.iter().try_for_each(|e| e.map(drop))),
@@ -80,6 +86,19 @@ fn calls() -> Vec<Call> {
             let snapshot = s.snapshot()?;
             snapshot.iter(&tree)?.try_for_each(|entry| entry.map(drop))
         }),
+        call("snapshot get with", read, false, |s| {
+            let tree = s.tree(TREE)?;
+            s.snapshot()?.get_with(&tree, "k", |_| ()).map(drop)
+        }),
+        call("snapshot contains", read, false, |s| {
+            let tree = s.tree(TREE)?;
+            s.snapshot()?.contains(&tree, "k").map(drop)
+        }),
+        call("snapshot prefix", read, false, |s| {
+            let tree = s.tree(TREE)?;
+            let snapshot = s.snapshot()?;
+            snapshot.prefix(&tree, "k")?.try_for_each(|entry| entry.map(drop))
+        }),
         call("clear", Rights::DROP | write, true, |s| s.clear_tree(TREE)),
         call("drop another", Rights::DROP, true, |s| {
             // The right is asked for before anybody is told whether there is such a tree.
@@ -121,8 +140,11 @@ fn each_call_goes_through_with_what_it_needs_and_is_denied_with_less() {
                 let what = format!("{} with {rights}, {policy:?}: {answer:?}", call.name);
                 match answer {
                     Ok(()) => assert!(has(rights, &call), "{what}"),
-                    Err(Error::Denied(Denied::NeedsRights { account, .. })) => {
+                    Err(Error::Denied(Denied::NeedsRights { account, rights: named, .. })) => {
                         assert!(!has(rights, &call), "{what}");
+                        if BY_NAME.contains(&call.name) {
+                            assert_eq!(named, call.needed.to_string(), "{what}");
+                        }
                         assert_eq!(account, "ada");
                         let after = db.open_tree(TREE).expect("readable").expect("there").len();
                         assert_eq!(before.expect("open"), after.expect("open"), "{what}");
