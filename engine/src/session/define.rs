@@ -25,8 +25,10 @@ impl Session {
         trees: &[(NameRef<'_>, Rights)],
         f: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        for (name, _) in trees {
-            name.ordinary()?;
+        for &(name, needed) in trees {
+            if name.is_system() {
+                return Err(self.denied(op, needed, name));
+            }
         }
         let may = || {
             trees.iter().try_for_each(|&(name, needed)| self.check(op, needed, &object_of(name)))
@@ -140,9 +142,12 @@ impl Session {
     /// # Errors
     /// [`Usage::NoSuchTree`], those of [`Tree::rebuild`](crate::Tree::rebuild), and see [`Session`].
     pub fn rebuild_tree(&self, name: impl AsName) -> Result<()> {
-        let name = name.as_name()?.ordinary()?;
+        let name = name.as_name()?;
         let object = Object::Namespace(name.namespace().to_owned());
         let op = "rebuild a tree";
+        if name.is_system() {
+            return Err(self.denied(op, Rights::MAINTENANCE, name));
+        }
         self.check(op, Rights::MAINTENANCE, &object)?;
         let (namespace, lock) = (self.namespace(name)?, self.state().names.tree(name));
         let timeout = self.lock_timeout();

@@ -132,8 +132,19 @@ impl Session {
         Denied::NamespaceReadOnly { namespace: name, state }.into()
     }
 
+    /// A tree is not to be had for `op`: its system keeps it, or a right is missing.
     #[cold]
-    pub(super) fn denied(&self, op: &'static str, needed: Rights, object: Object) -> Error {
+    pub(super) fn denied(&self, op: &'static str, needed: Rights, name: NameRef<'_>) -> Error {
+        let object = object_of(name);
+        if name.is_system() && needed != Rights::READ {
+            self.note(AuditKind::Denied { op, needed, object });
+            return Denied::SystemTree(name.to_string()).into();
+        }
+        self.denied_on(op, needed, object)
+    }
+
+    #[cold]
+    fn denied_on(&self, op: &'static str, needed: Rights, object: Object) -> Error {
         let rights = needed.to_string();
         let (account, on) = (self.name.to_string(), object.to_string());
         self.note(AuditKind::Denied { op, needed, object });
@@ -145,7 +156,7 @@ impl Session {
         if self.live_directory()?.rights_on(self.account, object).contains(needed) {
             return Ok(());
         }
-        Err(self.denied(op, needed, object.clone()))
+        Err(self.denied_on(op, needed, object.clone()))
     }
 
     pub(super) fn note(&self, kind: AuditKind) {
@@ -166,7 +177,7 @@ impl Session {
     fn open(&self, name: NameRef<'_>, op: &'static str, needed: Rights) -> Result<OpenTree> {
         let rights = self.live_directory()?.rights(self.account, name.namespace(), name.tree());
         if rights.is_empty() {
-            return Err(self.denied(op, needed, object_of(name)));
+            return Err(self.denied(op, needed, name));
         }
         match self.db().open_tree(name)? {
             Some(tree) => OpenTree::new(self, tree, name),

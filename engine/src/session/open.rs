@@ -117,7 +117,7 @@ impl OpenTree {
         if self.rights.get().contains(needed) {
             return Ok(());
         }
-        Err(session.denied(op, needed, object_of(self.name.as_ref())))
+        Err(session.denied(op, needed, self.name.as_ref()))
     }
 
     /// Looks the rights up, and whether the name still stands for the tree.
@@ -150,7 +150,7 @@ impl OpenTree {
         if all.contains(needed) {
             return Ok(());
         }
-        Err(session.denied(op, needed, object_of(self.name.as_ref())))
+        Err(session.denied(op, needed, self.name.as_ref()))
     }
 
     /// Ends a use that was kept for longer than a call.

@@ -259,13 +259,28 @@ fn system_trees_are_read_by_administrators_and_written_by_nobody() {
         let ada = sessions.login("ada", PASSWORD).expect("right");
         assert!(root.tree("latchkv/accounts").expect("SUPER").len().expect("open") >= 2);
         assert!(ada.tree("latchkv/accounts").is_err());
+        drop(root.take_audit_events().expect("SUPER"));
         for session in [&root, &ada] {
-            assert!(session.put("latchkv/accounts", "k", "v").is_err());
-            assert!(session.create_tree("latchkv/new").is_err());
-            assert!(session.drop_tree("latchkv/accounts").is_err());
-            assert!(session.clear_tree("latchkv/accounts").is_err());
-            assert!(session.rename_tree("latchkv/accounts", "mine").is_err());
-            assert!(session.rebuild_tree("latchkv/accounts").is_err());
+            let in_transaction = || {
+                let tree = session.tree("latchkv/accounts")?;
+                session.transact(|transaction| transaction.put(&tree, "k", "v"))
+            };
+            let answers = [
+                session.put("latchkv/accounts", "k", "v"),
+                session.delete("latchkv/accounts", "k").map(drop),
+                session.create_tree("latchkv/new"),
+                session.drop_tree("latchkv/accounts"),
+                session.clear_tree("latchkv/accounts"),
+                session.rename_tree("latchkv/accounts", "mine"),
+                session.rebuild_tree("latchkv/accounts"),
+            ];
+            for answer in &answers {
+                let system = matches!(answer, Err(Error::Denied(Denied::SystemTree(_))));
+                assert!(system, "{answer:?} of {answers:?}");
+            }
+            assert!(matches!(in_transaction(), Err(Error::Denied(_))));
+            let (events, _) = root.take_audit_events().expect("SUPER");
+            assert_eq!(events.len(), answers.len() + 1, "each denial is told once: {events:?}");
         }
         let tree = db.open_tree("latchkv/accounts").expect("readable").expect("there");
         assert!(matches!(tree.put("k", "v"), Err(Error::Denied(Denied::SystemTree(_)))));
