@@ -23,10 +23,11 @@ pub(crate) const FRAMES_MIN: usize = 16;
 pub(super) const BATCH_IMAGES_MAX: usize = 64;
 /// Most pages that are read from disk at the same time.
 const READ_BUFFERS_MAX: usize = 64;
-/// Stripes of the counter of page-hash hits.
-pub(super) const COUNTER_STRIPES: usize = 32;
-/// Bytes of one stripe.
-pub(super) const COUNTER_STRIPE_BYTES: usize = 128;
+/// Threads whose counters of page-hash hits are made with the pool. Those of more threads grow with the threads,
+/// as all that is kept for each, and not with the pool.
+const THREAD_COUNTERS: usize = 32;
+/// Bytes of one such counter.
+pub(super) const THREAD_COUNTER_BYTES: usize = 128;
 /// Locks, counters and vectors that do not grow with the pool.
 const FIXED_BYTES: usize = 4 << 10;
 /// A region is rounded up to this at least: no operating system page is greater.
@@ -158,7 +159,7 @@ impl Budget {
 
     /// Bytes on the heap beside the buffers.
     pub(super) fn list_bytes(&self) -> usize {
-        let counters = COUNTER_STRIPES * COUNTER_STRIPE_BYTES;
+        let counters = THREAD_COUNTERS * THREAD_COUNTER_BYTES;
         let lists = self.frames * FREE_SLOT_BYTES + self.order_entries * ORDER_ENTRY_BYTES;
         // The number of outside latches is the caller's: it may be absurd, and then does not fit.
         (lists + counters + FIXED_BYTES).saturating_add(self.outside_bytes)

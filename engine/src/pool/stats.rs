@@ -1,14 +1,14 @@
 //! The numbers of a pool, for people.
 //!
 //! Counting must not cost the hot path a shared read-modify-write: what is counted with one happens on slow
-//! paths only (a load, a first change in an epoch). Page-hash hits are counted in stripes that each thread
-//! stores to alone; when more threads than stripes live at a time, two share one and a count may be lost.
+//! paths only (a load, a first change in an epoch). Page-hash hits are counted by each thread in a place of its
+//! own, on lines that no other thread stores to, however many threads there are.
 
 use super::Pool;
-use super::budget::{COUNTER_STRIPE_BYTES, COUNTER_STRIPES};
+use super::budget::THREAD_COUNTER_BYTES;
 use latchkv_alloc::HugePages;
 use latchkv_latch::primitives::{AtomicU64, Ordering};
-use latchkv_latch::thread_index;
+use latchkv_latch::{PerThread, thread_index};
 
 /// A number counted on slow paths. Relaxed throughout: nothing is inferred from it.
 #[derive(Debug)]
@@ -38,17 +38,17 @@ impl Counter {
     }
 }
 
-/// A counter of a few threads, alone on its lines.
-#[derive(Debug)]
+/// A counter of one thread, alone on its lines.
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe(AtomicU64);
+struct ThreadCounter(AtomicU64);
 
-const _: () = assert!(size_of::<Stripe>() == COUNTER_STRIPE_BYTES);
+const _: () = assert!(size_of::<ThreadCounter>() == THREAD_COUNTER_BYTES);
 
 /// All counters of a pool.
 #[derive(Debug)]
 pub(super) struct Counters {
-    hash_hits: Box<[Stripe]>,
+    hash_hits: PerThread<ThreadCounter>,
     pub(super) loads: Counter,
     pub(super) loads_ahead: Counter,
     pub(super) evictions: Counter,
@@ -63,8 +63,11 @@ pub(super) struct Counters {
 
 impl Default for Counters {
     fn default() -> Counters {
+        let hash_hits = PerThread::new();
+        // Those of the first threads are made here: a read allocates nothing.
+        hash_hits.get(0);
         Counters {
-            hash_hits: (0..COUNTER_STRIPES).map(|_| Stripe(AtomicU64::new(0))).collect(),
+            hash_hits,
             loads: Counter::default(),
             loads_ahead: Counter::default(),
             evictions: Counter::default(),
@@ -83,15 +86,15 @@ impl Counters {
     /// A page was found by the page hash. No read-modify-write.
     #[inline]
     pub(super) fn hash_hit(&self) {
-        let stripe = &self.hash_hits[thread_index() % COUNTER_STRIPES].0;
-        // Relaxed: as for `Counter`.
-        stripe.store(stripe.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        let own: &ThreadCounter = self.hash_hits.get(thread_index());
+        // Relaxed: as for `Counter`. Nobody else stores to it.
+        own.0.store(own.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     fn hash_hits(&self) -> u64 {
         self.hash_hits
             .iter()
-            .fold(0, |sum, stripe| sum.wrapping_add(stripe.0.load(Ordering::Relaxed)))
+            .fold(0, |sum, (_, one)| sum.wrapping_add(one.0.load(Ordering::Relaxed)))
     }
 }
 
@@ -108,7 +111,7 @@ pub struct PoolStats {
     pub frames_dirty: u64,
     /// Bytes of pages changed since the last checkpoint began, each page once.
     pub dirtied_bytes: u64,
-    /// Pages found by the page hash, not by a hint. Approximate with more than 32 threads.
+    /// Pages found by the page hash, not by a hint.
     pub hash_hits: u64,
     /// Pages read from disk.
     pub loads: u64,
