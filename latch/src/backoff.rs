@@ -8,7 +8,11 @@
 //! `spin_loop` emits `isb` instead, which drains the pipeline, tens of nanoseconds everywhere we know of, so
 //! a constant does.
 //!
+//! Other hints are measured beside these with the feature `measure`; `hint` has them.
+//!
 //! Under loom there is nothing to spin for: the answer is always "park", which is the path worth exploring.
+
+use crate::primitives::AtomicU64;
 
 /// Spinning ends here.
 #[cfg(not(latchkv_loom))]
@@ -52,6 +56,28 @@ impl Backoff {
         true
     }
 
+    /// As [`Backoff::wait`], for `word` to become another than `seen`. What ships has no use for the word.
+    #[cfg(any(latchkv_loom, not(feature = "measure")))]
+    #[inline(always)]
+    pub(crate) fn wait_on(&mut self, _word: &AtomicU64, _seen: u64) -> bool {
+        self.wait()
+    }
+
+    /// As [`Backoff::wait`], for `word` to become another than `seen`, by the hint that was chosen.
+    #[cfg(all(not(latchkv_loom), feature = "measure"))]
+    pub(crate) fn wait_on(&mut self, word: &AtomicU64, seen: u64) -> bool {
+        match crate::hint::chosen() {
+            Some((hint, spins)) if self.round < SPIN_ROUNDS => {
+                for _ in 0..(spins << self.round).div_ceil(7) {
+                    hint.once(word, seen);
+                }
+                self.round += 1;
+                true
+            }
+            _ => self.wait(),
+        }
+    }
+
     /// Always false: park.
     #[cfg(latchkv_loom)]
     pub fn wait(&mut self) -> bool {
@@ -82,20 +108,26 @@ fn spins() -> u32 {
     SPIN_NANOS / 20
 }
 
-/// Times `pause`: the best of a few short runs, as a run may be interrupted. Takes a few microseconds.
+/// Times `pause`. Takes a few microseconds.
 #[cfg(all(not(latchkv_loom), target_arch = "x86_64"))]
 fn measure() -> u32 {
+    hints_for(crate::primitives::spin_loop).clamp(4, 500)
+}
+
+/// How many of `hint` take about [`SPIN_NANOS`], by the best of a few short runs, as a run may be interrupted.
+#[cfg(all(not(latchkv_loom), any(target_arch = "x86_64", feature = "measure")))]
+pub(crate) fn hints_for(hint: impl Fn()) -> u32 {
     const HINTS: u32 = 64;
     let run = || {
         let start = std::time::Instant::now();
         for _ in 0..HINTS {
-            crate::primitives::spin_loop();
+            hint();
         }
         start.elapsed().as_nanos()
     };
     let best = (0..4).map(|_| run()).min().unwrap_or(0).max(1);
     let spins = u128::from(SPIN_NANOS) * u128::from(HINTS) / best;
-    u32::try_from(spins).unwrap_or(u32::MAX).clamp(4, 500)
+    u32::try_from(spins).unwrap_or(u32::MAX).clamp(1, 10_000)
 }
 
 #[cfg(all(test, not(latchkv_loom)))]

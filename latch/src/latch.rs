@@ -269,7 +269,7 @@ impl Latch {
 
     /// One round of waiting for the holders seen in `held` to go.
     fn wait(&self, backoff: &mut Backoff, held: Word, wants_exclusive: bool) {
-        if !backoff.wait() {
+        if !backoff.wait_on(&self.0, held.0) {
             self.park(held, wants_exclusive);
         }
     }

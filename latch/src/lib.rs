@@ -17,7 +17,8 @@
 //! * [`log_ring`]: the log's memory: gives commits their lsns, and knows what is copied, applied, written;
 //! * [`snapshots`]: what readers may still ask for, and so what may be dropped;
 //! * [`latch`]: one word, held optimistically, shared or exclusively; its bits are in `word`;
-//! * [`per_thread`], [`mod@thread_index`], [`backoff`], [`prefetch`]: small things the above stand on;
+//! * [`per_thread`], [`mod@thread_index`], [`backoff`], [`prefetch`]: small things the above stand on; `hint`,
+//!   with the feature `measure` only, has other ways to wait, for measurements;
 //! * [`primitives`]: the atomics, and the switch to loom.
 //!
 //! No I/O and no engine types: a page is a `u64` below 2^40, a frame a `u32` below 2^24 - 1, an lsn a `u64`
@@ -48,6 +49,8 @@ pub mod backoff;
 pub mod cell;
 pub mod gate;
 pub mod header;
+#[cfg(all(feature = "measure", not(latchkv_loom)))]
+pub mod hint;
 pub mod latch;
 pub mod log_ring;
 pub mod metadata;

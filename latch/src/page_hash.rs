@@ -229,11 +229,11 @@ impl<S: Stride> PageHash<S> {
     /// caller holds no cell.
     #[inline(always)]
     pub fn lookup(&self, page: u64) -> Option<u32> {
-        if page.wrapping_sub(1) >= PAGE_MAX {
-            return None;
-        }
         if self.outside.is_some() {
             return self.lookup_shared(page);
+        }
+        if page.wrapping_sub(1) >= PAGE_MAX {
+            return None;
         }
         let cell = self.home_cell(page);
         let at = cell.latch().try_begin();
@@ -279,9 +279,14 @@ impl<S: Stride> PageHash<S> {
         }
     }
 
-    /// Lookup with latches apart.
+    /// As [`PageHash::lookup`], but under S of the latch that covers the page's chain, wherever that latch
+    /// is. It is what `lookup` does if latches are apart; of a hash with a latch in each cell only measurements
+    /// ask for it. Waits for X of the chain to end.
     #[inline(never)]
-    fn lookup_shared(&self, page: u64) -> Option<u32> {
+    pub fn lookup_shared(&self, page: u64) -> Option<u32> {
+        if page.wrapping_sub(1) >= PAGE_MAX {
+            return None;
+        }
         let home = self.home_of(page);
         let _shared = self.latch(home).shared();
         let mut here = &self.cells()[home];

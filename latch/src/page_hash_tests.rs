@@ -86,6 +86,7 @@ fn agrees_with_a_map<S: Stride>(hash: &PageHash<S>, frames: u32, pages: u64, see
         }
         let probe = 1 + random.below(pages);
         assert_eq!(hash.lookup(probe), map.get(&probe).copied());
+        assert_eq!(hash.lookup_shared(probe), map.get(&probe).copied());
         if step % 250 == 0 {
             assert_eq!(hash.check(), map);
         }
@@ -159,7 +160,7 @@ fn lookup_does_no_read_modify_write_unless_latches_lie_outside() {
 fn numbers_that_are_no_page_are_in_no_frame() {
     let hash = PageHash::<Line64>::new(64, LatchPlacement::PerCell);
     for page in [0, PAGE_MAX + 1, u64::MAX] {
-        assert_eq!(hash.lookup(page), None);
+        assert_eq!((hash.lookup(page), hash.lookup_shared(page)), (None, None));
         hash.prefetch(page);
     }
     assert_eq!(hash.insert(PAGE_MAX, FRAME_END - 1), Ok(()));

@@ -1,12 +1,13 @@
 //! The methods of an atomic, written once for both kinds.
 //!
-//! A kind says what a type is made of and what precedes an access, by two private methods:
+//! A kind says what a type is made of and what precedes an access, by three private methods:
 //!
-//! | | `word` | `rmw_word` |
-//! |---|---|---|
-//! | for | loads and stores | read-modify-writes |
-//! | `real.rs` | `core`'s atomic | the same, after counting |
-//! | `model.rs` | loom's atomic, after touching its shadow | the same |
+//! | | `word` | `stored_word` | `rmw_word` |
+//! |---|---|---|---|
+//! | for | loads | stores | read-modify-writes |
+//! | `real.rs` | `core`'s atomic | the same | the same, after counting |
+//! | `real.rs` with feature `trace` | noted first | noted first | noted first |
+//! | `model.rs` | loom's atomic, after touching its shadow | the same | the same |
 //!
 //! What it is not: a trait. Its methods could not be called without an import.
 
@@ -23,7 +24,7 @@ macro_rules! forward {
             /// As `core`'s.
             #[inline(always)]
             pub fn store(&self, value: $value, order: Ordering) {
-                self.word().store(value, order);
+                self.stored_word().store(value, order);
             }
 
             /// As `core`'s.

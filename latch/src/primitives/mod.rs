@@ -14,6 +14,7 @@
 //! | `park`, `wake_all` | `parking_lot_core`, keyed by address | one loom mutex and condvar |
 //! | `Mutex`, `Condvar` | `std`'s, without poisoning | loom's; no deadline passes |
 //! | `mutant` | `const fn`, false: folds away | a process-wide choice of the running test |
+//! | `trace` | with the feature of that name: writes accesses down | none |
 //!
 //! Invariants that unsafe code elsewhere may stand on, in a normal build:
 //!
@@ -27,6 +28,9 @@ pub use mutant::Mutant;
 
 #[macro_use]
 mod forward;
+
+#[cfg(all(feature = "trace", not(latchkv_loom)))]
+pub mod trace;
 
 #[cfg(not(latchkv_loom))]
 mod real;

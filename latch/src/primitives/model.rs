@@ -81,6 +81,10 @@ macro_rules! atomic {
                 &self.word
             }
 
+            fn stored_word(&self) -> &atomic::$name {
+                self.word()
+            }
+
             fn rmw_word(&self) -> &atomic::$name {
                 self.word()
             }

@@ -1,6 +1,8 @@
 //! The primitives of a normal build: `core` atomics, and `parking_lot_core` to wait.
 
 use super::Mutant;
+#[cfg(feature = "trace")]
+use super::trace::{self, Access};
 use core::sync::atomic::{self, Ordering};
 use std::fmt;
 use std::sync::PoisonError;
@@ -83,12 +85,23 @@ macro_rules! atomic {
 
             #[inline(always)]
             fn word(&self) -> &atomic::$name {
+                #[cfg(feature = "trace")]
+                trace::note(&self.0, Access::Read);
+                &self.0
+            }
+
+            #[inline(always)]
+            fn stored_word(&self) -> &atomic::$name {
+                #[cfg(feature = "trace")]
+                trace::note(&self.0, Access::Write);
                 &self.0
             }
 
             #[inline(always)]
             fn rmw_word(&self) -> &atomic::$name {
                 count_rmw();
+                #[cfg(feature = "trace")]
+                trace::note(&self.0, Access::ReadModifyWrite);
                 &self.0
             }
         }
