@@ -169,6 +169,8 @@ impl Bump {
         let next_bytes = self.block_bytes_next.get();
         // A fresh block is aligned to BLOCK_ALIGN, so more alignment may cost padding.
         let needed = layout.size().saturating_add(layout.align().saturating_sub(BLOCK_ALIGN));
+        #[cfg(feature = "measure")]
+        let next_bytes = if crate::measure::asks_for_each_piece() { 0 } else { next_bytes };
         if needed >= next_bytes {
             let align = layout.align().max(BLOCK_ALIGN);
             return self.add_block(layout.size().max(1), align);

@@ -11,6 +11,8 @@
 
 mod bump;
 mod exhausted;
+#[cfg(feature = "measure")]
+mod measure;
 mod region;
 mod segments;
 mod segment_source;
@@ -18,6 +20,9 @@ mod spill;
 
 pub use bump::Bump;
 pub use exhausted::Exhausted;
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub use measure::ask_for_each_piece;
 pub use region::{HugePages, REGION_ALIGN, Region, RegionOptions, page_bytes};
 pub use segment_source::SegmentSource;
 pub use segments::{Record, SEGMENT_BYTES_MAX, SegmentArena, Slot};
