@@ -1,0 +1,432 @@
+//! Files of one command side by side: each section once, with a column a machine and their ratios.
+//!
+//! Machines are called A, B, C .. in the order of the files. Sections belong together by kind and title, rows of a
+//! table by the cells that name them: those up to the first column of text and the texts next to it, or the first
+//! cell if there is no text. A section that a file does not have leaves its column empty.
+//!
+//! Rounds of two machines are not pairs. The ratio of two medians has an interval all the same: both are resampled,
+//! each from its own rounds.
+
+use super::file::{File, Section, plain};
+use super::plot::{Bar, Bars, Chart, Line, Lines};
+use crate::report::{Cell, Table};
+use crate::rounds::{self, Ratio, Series};
+
+/// In the place of a figure that means nothing, as its machine was emulated.
+const WITHHELD: &str = "withheld";
+/// Rows that a plot of bars has at most.
+const BARS_MAX: usize = 40;
+
+/// A section of all files: the table, and what to plot of it.
+#[derive(Debug)]
+pub(crate) struct Sided {
+    pub(crate) table: Table,
+    pub(crate) chart: Option<Chart>,
+}
+
+/// What the machine of file number `at` is called.
+pub(crate) fn letter(at: usize) -> String {
+    u8::try_from(at)
+        .ok()
+        .filter(|&at| at < 26)
+        .map_or_else(|| format!("M{}", at + 1), |at| char::from(b'A' + at).to_string())
+}
+
+/// What was compared: a row a file.
+pub(crate) fn machines(files: &[File]) -> Table {
+    let columns = ["", "file", "cpu", "cores", "kernel", "target", "date", "mind"];
+    let mut table = Table::new("machines", &columns);
+    for (at, file) in files.iter().enumerate() {
+        let fields = ["cpu", "cores", "kernel", "target", "date"].map(|name| file.machine(name));
+        let names = [letter(at), file.name.clone()];
+        let cells = names.into_iter().chain(fields).chain([file.warning()]);
+        table.push(cells.map(Cell::from));
+    }
+    table
+}
+
+/// The options in which the files differ; `None` if in none.
+pub(crate) fn options(files: &[File]) -> Option<Table> {
+    let mut names: Vec<&String> = files.iter().flat_map(|file| file.options.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut table = Table::new("options in which they differ", &[]);
+    table.columns = ["option".into()].into_iter().chain((0..files.len()).map(letter)).collect();
+    for name in names {
+        let of = |file: &File| file.options.get(name).map(plain);
+        if files.iter().any(|file| of(file) != of(&files[0])) {
+            let cells = files.iter().map(|file| Cell::from(of(file)));
+            table.push([name.as_str().into()].into_iter().chain(cells));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// All sections, in the order in which they come first.
+pub(crate) fn sections(files: &[File]) -> Vec<Sided> {
+    let mut order: Vec<(String, usize)> = Vec::new();
+    let mut of: Vec<Vec<Option<&Section>>> = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let mut seen: Vec<String> = Vec::new();
+        for section in &file.sections {
+            let name = name(section);
+            let key = (name.clone(), seen.iter().filter(|&other| *other == name).count());
+            seen.push(name);
+            let place = order.iter().position(|other| *other == key).unwrap_or_else(|| {
+                order.push(key);
+                of.push(vec![None; files.len()]);
+                order.len() - 1
+            });
+            of[place][at] = Some(section);
+        }
+    }
+    let emulated: Vec<bool> = files.iter().map(|file| file.emulated().is_some()).collect();
+    of.iter().filter_map(|sections| sided(sections, &emulated)).collect()
+}
+
+/// What sections that belong together have in common.
+fn name(section: &Section) -> String {
+    match section {
+        Section::Series(series) => format!("series {}", series.title),
+        Section::Table(table) => format!("table {}", table.title),
+        Section::Facts { .. } => "facts".into(),
+    }
+}
+
+fn sided(sections: &[Option<&Section>], emulated: &[bool]) -> Option<Sided> {
+    match sections.iter().flatten().next()? {
+        Section::Series(first) => {
+            let all: Vec<Option<Series>> = sections
+                .iter()
+                .map(|section| match section {
+                    Some(Section::Series(series)) => Some(series.series()),
+                    _ => None,
+                })
+                .collect();
+            Some(sided_series(&first.title, &all, emulated))
+        }
+        Section::Table(first) => {
+            let all: Vec<Option<&Table>> = sections
+                .iter()
+                .map(|section| match section {
+                    Some(Section::Table(table)) => Some(table),
+                    _ => None,
+                })
+                .collect();
+            Some(sided_tables(first, &all, emulated))
+        }
+        Section::Facts { .. } => Some(sided_facts(sections)),
+    }
+}
+
+fn sided_facts(sections: &[Option<&Section>]) -> Sided {
+    let mut table = Table::new("facts", &[]);
+    table.columns = ["what".into()].into_iter().chain((0..sections.len()).map(letter)).collect();
+    let facts = |at: usize| match sections[at] {
+        Some(Section::Facts { facts }) => Some(facts),
+        _ => None,
+    };
+    let mut names: Vec<&String> = Vec::new();
+    for name in (0..sections.len()).filter_map(facts).flat_map(|facts| facts.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let of = |at| Cell::from(facts(at).and_then(|facts| facts.get(name)).map(plain));
+        table.push([name.as_str().into()].into_iter().chain((0..sections.len()).map(of)));
+    }
+    Sided { table, chart: None }
+}
+
+/// How many times the figure of the first the second is, each a median of rounds of its own.
+fn unpaired(first: &[f64], second: &[f64]) -> Ratio {
+    let median = rounds::median(second) / rounds::median(first);
+    let (mut first, second) = (rounds::medians(first), rounds::medians(second));
+    // Both are sorted: one of them in another order makes the two independent.
+    fastrand::Rng::with_seed(0x7369_6465).shuffle(&mut first);
+    let mut ratios: Vec<f64> =
+        second.iter().zip(&first).map(|(second, first)| second / first).collect();
+    ratios.sort_by(f64::total_cmp);
+    rounds::interval(median, &ratios)
+}
+
+fn with_interval(ratio: Ratio) -> Cell {
+    format!("{:.3} ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high).into()
+}
+
+fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided {
+    let mut names: Vec<&String> = Vec::new();
+    for name in all.iter().flatten().flat_map(|series| &series.names) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut columns = vec!["variant".to_owned()];
+    for at in 0..all.len() {
+        columns.push(format!("{} [ns/op]", letter(at)));
+        columns.push(format!("{}, time x first", letter(at)));
+    }
+    columns.extend((1..all.len()).map(|at| format!("{}/A", letter(at))));
+    let note = "in brackets the 95 % interval; above 1 is slower";
+    let mut table = Table::new(title, &[]).note(note);
+    table.columns = columns;
+    let mut bars = Bars { label: "nanoseconds an operation".into(), rows: Vec::new() };
+    for name in names {
+        let rounds_of = |at: usize| {
+            let series = all[at].as_ref().filter(|_| !emulated[at])?;
+            let which = series.names.iter().position(|other| other == name)?;
+            Some((series, which))
+        };
+        let mut row = vec![Cell::from(name.as_str())];
+        let mut row_bars = Vec::new();
+        for at in 0..all.len() {
+            row_bars.push(rounds_of(at).map(|(series, which)| {
+                let Ratio { median, low, high } = rounds::bootstrap(&series.ns[which]);
+                Bar { value: median, low, high }
+            }));
+            match rounds_of(at) {
+                Some((series, which)) => {
+                    let ratio = (which > 0).then(|| with_interval(series.ratio(which, 0)));
+                    row.extend([series.median(which).into(), ratio.unwrap_or(Cell::None)]);
+                }
+                None if emulated[at] && all[at].is_some() => {
+                    row.extend([WITHHELD.into(), Cell::None])
+                }
+                None => row.extend([Cell::None, Cell::None]),
+            }
+        }
+        for at in 1..all.len() {
+            row.push(match (rounds_of(0), rounds_of(at)) {
+                (Some((a, in_a)), Some((b, in_b))) => {
+                    with_interval(unpaired(&a.ns[in_a], &b.ns[in_b]))
+                }
+                _ => Cell::None,
+            });
+        }
+        table.push(row);
+        bars.rows.push((name.clone(), row_bars));
+    }
+    Sided { table, chart: bars.some() }
+}
+
+/// How many columns at the left of a table name its rows.
+fn key_columns(table: &Table) -> usize {
+    let text = |at: usize| table.rows.iter().any(|row| matches!(row[at], Cell::Text(_)));
+    match (0..table.columns.len()).find(|&at| text(at)) {
+        Some(first) => first + (first..table.columns.len()).take_while(|&at| text(at)).count(),
+        None => 1.min(table.columns.len()),
+    }
+}
+
+/// The unit in the brackets at the end of a column's name.
+fn unit(column: &str) -> Option<&str> {
+    column.strip_suffix(']')?.rsplit_once('[').map(|(_, unit)| unit)
+}
+
+/// Whether figures of a column are times, or come from times: an emulated machine has none.
+fn is_time(column: &str) -> bool {
+    let unit = unit(column).unwrap_or_default();
+    let names = ["ns", "us", "ms", "s", "min", "h", "cycles", "x", "tpmC"];
+    names.contains(&unit) || unit.contains("/s") || unit.contains("ns/") || unit.contains("/min")
+}
+
+fn number(cell: &Cell) -> Option<f64> {
+    match *cell {
+        Cell::Count(count) => Some(count as f64),
+        Cell::Number(number) => Some(number),
+        Cell::Text(_) | Cell::None => None,
+    }
+}
+
+/// The cell of a file in a row: by the row's key, the name of the column, and whether it may be told.
+fn cell_of(table: Option<&Table>, key: &[Cell], column: &str, emulated: bool) -> Cell {
+    let found = table.and_then(|table| {
+        let at = table.columns.iter().position(|name| name == column)?;
+        table.rows.iter().find(|row| row.starts_with(key)).map(|row| row[at].clone())
+    });
+    match found {
+        Some(cell) if emulated && is_time(column) && number(&cell).is_some() => WITHHELD.into(),
+        other => other.unwrap_or(Cell::None),
+    }
+}
+
+fn sided_tables(first: &Table, all: &[Option<&Table>], emulated: &[bool]) -> Sided {
+    let keys = key_columns(first);
+    let mut rows: Vec<&[Cell]> = Vec::new();
+    for row in all.iter().flatten().flat_map(|table| &table.rows) {
+        let key = &row[..keys.min(row.len())];
+        if !rows.contains(&key) {
+            rows.push(key);
+        }
+    }
+    let cell = |at: usize, key: &[Cell], column: &str| cell_of(all[at], key, column, emulated[at]);
+    let values = &first.columns[keys..];
+    let mut table = Table::new(first.title.clone(), &[]).note(first.note.clone());
+    table.columns = first.columns[..keys].to_vec();
+    if all.len() == 1 {
+        table.columns.extend_from_slice(values);
+        for key in &rows {
+            let cells = values.iter().map(|column| cell(0, key, column));
+            table.push(key.iter().cloned().chain(cells));
+        }
+    } else {
+        table.columns.push("figure".into());
+        table.columns.extend((0..all.len()).map(letter));
+        table.columns.extend((1..all.len()).map(|at| format!("{}/A", letter(at))));
+        for key in &rows {
+            for column in values {
+                let cells: Vec<Cell> = (0..all.len()).map(|at| cell(at, key, column)).collect();
+                let ratio = |at: usize| Some(number(&cells[at])? / number(&cells[0])?);
+                let ratios: Vec<Cell> = (1..all.len()).map(|at| ratio(at).into()).collect();
+                let figure = [Cell::from(column.as_str())];
+                table.push(key.iter().cloned().chain(figure).chain(cells).chain(ratios));
+            }
+        }
+    }
+    let figure = |at: usize, key: &[Cell], column: &str| number(&cell(at, key, column));
+    Sided { table, chart: chart(first, keys, &rows, all.len(), &figure) }
+}
+
+/// The figure of a file in a row and a column, if it may be told.
+type Figure<'a> = dyn Fn(usize, &[Cell], &str) -> Option<f64> + 'a;
+
+/// Lines over the first column if that is a number and nothing is named; bars of the first figure otherwise.
+fn chart(
+    table: &Table,
+    keys: usize,
+    rows: &[&[Cell]],
+    files: usize,
+    figure: &Figure<'_>,
+) -> Option<Chart> {
+    let values = &table.columns[keys..];
+    let shown = values.iter().find(|column| {
+        rows.iter().any(|key| (0..files).any(|at| figure(at, key, column).is_some()))
+    })?;
+    let x_of = |key: &[Cell]| key.first().and_then(number);
+    if keys == 1 && rows.len() > 1 && rows.iter().all(|key| x_of(key).is_some()) {
+        let mut lines = Vec::new();
+        let same_unit = values.iter().filter(|column| unit(column) == unit(shown));
+        for (which, column) in same_unit.enumerate() {
+            for file in 0..files {
+                let points = rows
+                    .iter()
+                    .filter_map(|key| Some((x_of(key)?, figure(file, key, column)?)))
+                    .collect();
+                let name =
+                    if files > 1 { format!("{}: {column}", letter(file)) } else { column.clone() };
+                lines.push(Line { name, figure: which, file, points });
+            }
+        }
+        let y = unit(shown).unwrap_or(shown).to_owned();
+        return Lines { x: table.columns[0].clone(), y, lines }.some();
+    }
+    if rows.len() > BARS_MAX {
+        return None;
+    }
+    let mut bars = Bars { label: shown.clone(), rows: Vec::new() };
+    for key in rows {
+        let label = key.iter().map(Cell::to_string).collect::<Vec<_>>().join(", ");
+        let row = (0..files).map(|at| figure(at, key, shown).map(Bar::exact)).collect();
+        bars.rows.push((label, row));
+    }
+    bars.some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::tests::sample;
+    use super::*;
+
+    fn files(samples: &[serde_json::Value]) -> Vec<File> {
+        samples.iter().map(|value| serde_json::from_value(value.clone()).expect("a file")).collect()
+    }
+
+    fn text(table: &Table, row: usize, column: &str) -> String {
+        let at = table.columns.iter().position(|name| name == column).expect("a column");
+        table.rows[row][at].to_string()
+    }
+
+    #[test]
+    fn each_section_comes_once_with_a_column_a_machine_and_ratios() {
+        let sided = sections(&files(&[sample(1.0, None, true), sample(2.0, None, true)]));
+        assert_eq!(sided.len(), 4);
+        let series = &sided[0].table;
+        assert_eq!(
+            (text(series, 1, "A [ns/op]"), text(series, 1, "B [ns/op]")),
+            ("20.0".into(), "40.0".into())
+        );
+        assert!(text(series, 1, "B/A").starts_with("2.000 ("));
+        assert!(text(series, 1, "B, time x first").starts_with("2.000 ("));
+        let waits = &sided[1].table;
+        assert_eq!(waits.columns, ["threads", "lock", "figure", "A", "B", "B/A"]);
+        assert_eq!((text(waits, 0, "B"), text(waits, 0, "B/A")), ("3.000".into(), "2.000".into()));
+        assert_eq!((text(waits, 2, "A"), text(waits, 2, "B/A")), ("-".into(), "-".into()));
+        assert!(matches!(sided[2].chart, Some(Chart::Lines(_))));
+    }
+
+    #[test]
+    fn times_of_an_emulated_machine_are_withheld_and_counts_are_not() {
+        let sided = sections(&files(&[sample(1.0, None, true), sample(2.0, Some("q"), true)]));
+        let series = &sided[0].table;
+        assert_eq!(
+            (text(series, 0, "B [ns/op]"), text(series, 0, "B/A")),
+            (WITHHELD.into(), "-".into())
+        );
+        let Some(Chart::Bars(bars)) = &sided[0].chart else { panic!("bars of a series") };
+        assert!(bars.rows.iter().all(|(_, row)| row[0].is_some() && row[1].is_none()));
+        let waits = &sided[1].table;
+        assert_eq!((text(waits, 0, "B"), text(waits, 0, "B/A")), (WITHHELD.into(), "-".into()));
+        assert_eq!((text(waits, 1, "figure"), text(waits, 1, "B")), ("writes".into(), "7".into()));
+        assert_eq!(text(&sided[2].table, 2, "B"), "3.000");
+    }
+
+    #[test]
+    fn a_section_that_one_file_lacks_leaves_its_column_empty() {
+        let mut short = sample(1.0, None, false);
+        short["sections"].as_array_mut().expect("sections").truncate(1);
+        let sided = sections(&files(&[short, sample(1.0, None, true)]));
+        assert_eq!(sided.len(), 4);
+        assert_eq!(
+            (text(&sided[1].table, 0, "A"), text(&sided[1].table, 0, "B")),
+            ("-".into(), "1.500".into())
+        );
+    }
+
+    #[test]
+    fn one_file_keeps_the_columns_of_its_tables() {
+        let sided = sections(&files(&[sample(1.0, None, true)]));
+        assert_eq!(sided[1].table.columns, ["threads", "lock", "p50 [us]", "writes"]);
+        assert_eq!(sided[1].table.rows.len(), 2);
+    }
+
+    #[test]
+    fn only_options_that_differ_are_told() {
+        let mut other = sample(1.0, None, true);
+        assert!(options(&files(&[sample(1.0, None, true), other.clone()])).is_none());
+        other["options"]["slice_ms"] = 4.into();
+        let table = options(&files(&[sample(1.0, None, true), other])).expect("one differs");
+        assert_eq!((text(&table, 0, "A"), text(&table, 0, "B")), ("20".into(), "4".into()));
+    }
+
+    #[test]
+    fn units_tell_times_from_counts() {
+        assert!(
+            ["p50 [us]", "rate [op/s]", "cost [ns/op]", "whole [cycles]"]
+                .iter()
+                .all(|name| is_time(name))
+        );
+        assert!(
+            !["writes", "lines [transfers/op]", "size [MiB]", "readers [%]"]
+                .iter()
+                .any(|name| is_time(name))
+        );
+    }
+
+    #[test]
+    fn an_unpaired_ratio_of_equal_rounds_has_no_winner() {
+        let rounds: Vec<f64> = (0..21).map(|at| 10.0 + f64::from(at % 5)).collect();
+        let ratio = unpaired(&rounds, &rounds);
+        assert!(ratio.median == 1.0 && ratio.low < 1.0 && ratio.high > 1.0, "{ratio:?}");
+    }
+}
