@@ -1,13 +1,23 @@
-//! The engines under one trait, a round of work at a time, so that no call through the trait is timed with an
-//! operation.
+//! The engines under one trait, [`Store`](store::Store): opened, filled, read, changed, compacted and closed.
+//!
+//! In order of descent: `kind` names the engines of this build and opens them, `store` says what each can do, the
+//! others are the engines, one a file. `ours` is latchkv, with what experiments on latchkv alone need besides.
 
-pub(crate) mod durable;
+pub(crate) mod api;
 #[cfg(feature = "peers")]
-pub(crate) mod lmdb;
+mod fjall;
+pub(crate) mod kind;
+#[cfg(feature = "peers")]
+mod lmdb;
 pub(crate) mod ours;
-
-use crate::Fail;
-use crate::data::Key;
+#[cfg(feature = "peers")]
+mod redb;
+#[cfg(feature = "peer-rocksdb")]
+mod rocksdb;
+#[cfg(feature = "peers")]
+mod sled;
+pub(crate) mod store;
+pub(crate) mod transact;
 
 /// What is done with bytes that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -37,47 +47,5 @@ impl Touch {
                 rest.iter().fold(sum, |sum, &byte| sum.wrapping_add(u64::from(byte)))
             }
         }
-    }
-}
-
-/// An engine that holds the data set. Rounds may run on several threads at once.
-pub(crate) trait Engine: Sync {
-    /// What it is called in reports.
-    fn name(&self) -> String;
-
-    /// Reads the values of `keys` and sums over them. A key that is absent is an error.
-    fn reads(&self, keys: &[Key], touch: Touch) -> Result<u64, Fail>;
-
-    /// From each of `starts` on reads up to `take` records and sums over keys and values.
-    fn ranges(&self, starts: &[Key], take: usize, touch: Touch) -> Result<u64, Fail>;
-
-    /// Puts `value` under each of `keys`. Need not be durable afterwards.
-    fn puts(&self, keys: &[Key], value: &[u8]) -> Result<u64, Fail>;
-}
-
-/// How a database was filled, and what came of it.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    /// What was loaded, in words.
-    pub(crate) how: String,
-    /// From the first record to a durable, closed file, in seconds; sorting, where it is done, included.
-    pub(crate) seconds: f64,
-    /// Bytes of the whole directory afterwards.
-    pub(crate) file_bytes: u64,
-}
-
-impl Loaded {
-    /// Prints a line and gives the same as JSON.
-    pub(crate) fn report(&self, data: &crate::data::Data) -> serde_json::Value {
-        let Loaded { how, seconds, file_bytes } = self;
-        let over = *file_bytes as f64 / data.raw_bytes() as f64;
-        let rate = data.records as f64 / seconds;
-        println!(
-            "  {how:<34}{seconds:>8.2} s {rate:>10.0} records/s {file_bytes:>12} bytes, x{over:.3} of the raw data"
-        );
-        serde_json::json!({
-            "load": how, "seconds": seconds, "records_per_second": rate,
-            "file_bytes": file_bytes, "file_over_raw": over,
-        })
     }
 }
