@@ -23,7 +23,7 @@ pub(crate) struct Data {
 }
 
 /// SplitMix64: a permutation of the 64-bit numbers that looks random.
-fn mix(at: u64) -> u64 {
+pub(crate) fn mix(at: u64) -> u64 {
     let x = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,6 @@
 //! What the numbers were measured on.
 
+use crate::emulation;
 use serde_json::{Value, json};
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};
@@ -63,6 +64,7 @@ pub(crate) fn describe() -> Value {
         "cpu": cpu,
         "cores": cores,
         "cores_that_run_in_parallel": parallel_cores(cores),
+        "emulated": emulation::emulated(),
         "governor": if governor.is_empty() { "not told".into() } else { governor },
         "memory": field("/proc/meminfo", "MemTotal"),
         "transparent_huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),

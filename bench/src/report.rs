@@ -66,7 +66,7 @@ pub(crate) fn need_room(dir: &Path, bytes: u64) -> Result<(), Fail> {
 }
 
 /// A cell of a table.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Cell {
     Text(String),
@@ -126,12 +126,12 @@ impl std::fmt::Display for Cell {
 }
 
 /// Rows of cells below named columns; a name ends with its unit in brackets.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Table {
-    title: String,
-    note: String,
-    columns: Vec<String>,
-    rows: Vec<Vec<Cell>>,
+    pub(crate) title: String,
+    pub(crate) note: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -151,6 +151,14 @@ impl Table {
         let cells: Vec<Cell> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.columns.len(), "{}: a cell a column", self.title);
         self.rows.push(cells);
+    }
+
+    /// Prints it below its title.
+    pub(crate) fn print(&self) {
+        print!("\n{}\n{}", self.title, self.lines());
+        if !self.note.is_empty() {
+            println!("  ({})", self.note);
+        }
     }
 
     /// The table as aligned lines: texts to the left, numbers to the right.
@@ -225,10 +233,7 @@ impl Report {
 
     /// Prints the table and keeps it.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Fail> {
-        print!("\n{}\n{}", table.title, table.lines());
-        if !table.note.is_empty() {
-            println!("  ({})", table.note);
-        }
+        table.print();
         self.keep("table", serde_json::to_value(table)?)
     }
 

@@ -78,6 +78,10 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
+/// What became of the variants of [`attempt`], in their order: the nanoseconds an operation of each round, or why
+/// it did not last.
+pub(crate) type Outcomes = Vec<Result<Vec<f64>, Fail>>;
+
 /// Runs the rounds, after one that does not count. `probes` makes those of a round.
 ///
 /// # Errors
@@ -86,29 +90,72 @@ pub(crate) fn run<P: Sync>(
     timing: Timing,
     threads: usize,
     variants: &[Variant<'_, P>],
-    mut probes: impl FnMut(u64) -> Vec<P>,
+    probes: impl FnMut(u64) -> Vec<P>,
 ) -> Result<Series, Fail> {
+    let ns = attempt(timing, threads, variants, probes).into_iter().collect::<Result<_, _>>()?;
+    Ok(Series { names: variants.iter().map(|variant| variant.name.clone()).collect(), ns })
+}
+
+/// [`run`], but a variant that fails has no more turns, and the others go on. One whose sum differs from that of the
+/// first variant that lasts has failed.
+pub(crate) fn attempt<P: Sync>(
+    timing: Timing,
+    threads: usize,
+    variants: &[Variant<'_, P>],
+    mut probes: impl FnMut(u64) -> Vec<P>,
+) -> Outcomes {
     let Timing { rounds, clock, .. } = timing;
-    let mut ns = vec![Vec::with_capacity(rounds); variants.len()];
+    let mut outcomes: Outcomes = variants.iter().map(|_| Ok(Vec::with_capacity(rounds))).collect();
     let bar = progress::bar((rounds as u64 + 1) * variants.len() as u64, "rounds");
     for round in 0..=rounds {
         let probes = probes(round as u64);
         let mut sums = vec![0; variants.len()];
         for turn in 0..variants.len() {
             let which = (turn + round) % variants.len();
-            let (elapsed_ns, sum) = timed(&variants[which], threads, clock, &probes)?;
-            sums[which] = sum;
             bar.step();
-            if round > 0 {
-                ns[which].push(elapsed_ns / probes.len() as f64);
+            let Ok(ns) = &mut outcomes[which] else { continue };
+            match timed(&variants[which], threads, clock, &probes) {
+                Ok((elapsed_ns, sum)) => {
+                    sums[which] = sum;
+                    if round > 0 {
+                        ns.push(elapsed_ns / probes.len() as f64);
+                    }
+                }
+                Err(error) => outcomes[which] = Err(error),
             }
         }
-        if let Some(other) = sums.iter().position(|&sum| sum != sums[0]) {
-            let (one, other) = (&variants[0].name, &variants[other].name);
-            return Err(format!("{one} and {other} read different bytes in round {round}").into());
+        let Some(first) = outcomes.iter().position(Result::is_ok) else { break };
+        for which in first..variants.len() {
+            if outcomes[which].is_ok() && sums[which] != sums[first] {
+                let (one, other) = (&variants[first].name, &variants[which].name);
+                let message = format!("{one} and {other} read different bytes in round {round}");
+                outcomes[which] = Err(message.into());
+            }
         }
     }
-    Ok(Series { names: variants.iter().map(|variant| variant.name.clone()).collect(), ns })
+    outcomes
+}
+
+/// Fills a series by turns, after a round 0 that does not count: `one` gives the nanoseconds an operation of a
+/// round and a variant.
+pub(crate) fn by_turns(
+    rounds: usize,
+    names: Vec<String>,
+    mut one: impl FnMut(usize, usize) -> Result<f64, Fail>,
+) -> Result<Series, Fail> {
+    let mut ns = vec![Vec::with_capacity(rounds); names.len()];
+    let bar = progress::bar((rounds as u64 + 1) * names.len() as u64, "rounds");
+    for round in 0..=rounds {
+        for turn in 0..names.len() {
+            let which = (turn + round) % names.len();
+            let figure = one(round, which)?;
+            bar.step();
+            if round > 0 {
+                ns[which].push(figure);
+            }
+        }
+    }
+    Ok(Series { names, ns })
 }
 
 fn clock_ns(clock: libc::clockid_t) -> f64 {
@@ -179,13 +226,36 @@ fn timed<P: Sync>(
 
 /// The median. 0 of nothing.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
+    middle(&mut values.to_vec())
+}
+
+/// The median of values that may change places.
+fn middle(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len() {
         0 => 0.0,
-        len if len % 2 == 1 => sorted[len / 2],
-        len => (sorted[len / 2 - 1] + sorted[len / 2]) / 2.0,
+        len if len % 2 == 1 => values[len / 2],
+        len => (values[len / 2 - 1] + values[len / 2]) / 2.0,
     }
+}
+
+/// Medians of 4000 resamplings of `values`, sorted.
+pub(crate) fn medians(values: &[f64]) -> Vec<f64> {
+    let mut random = fastrand::Rng::with_seed(0x626f_6f74);
+    let mut drawn = vec![0.0; values.len()];
+    let mut medians: Vec<f64> = (0..4000)
+        .map(|_| {
+            drawn.fill_with(|| values[random.usize(0..values.len())]);
+            middle(&mut drawn)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    medians
+}
+
+/// `median` with the interval that holds 95 % of the 4000 resampled figures, which are sorted.
+pub(crate) fn interval(median: f64, resampled: &[f64]) -> Ratio {
+    Ratio { median, low: resampled[100], high: resampled[3899] }
 }
 
 /// Median of `values` with the 95 % interval of that median.
@@ -193,16 +263,7 @@ pub(crate) fn bootstrap(values: &[f64]) -> Ratio {
     if values.is_empty() {
         return Ratio { median: 0.0, low: 0.0, high: f64::INFINITY };
     }
-    let mut random = fastrand::Rng::with_seed(0x626f_6f74);
-    let mut drawn = vec![0.0; values.len()];
-    let mut medians: Vec<f64> = (0..4000)
-        .map(|_| {
-            drawn.fill_with(|| values[random.usize(0..values.len())]);
-            median(&drawn)
-        })
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    Ratio { median: median(values), low: medians[100], high: medians[3899] }
+    interval(median(values), &medians(values))
 }
 
 impl Series {
@@ -291,6 +352,21 @@ mod tests {
         let timing = Timing { rounds: 2, ops: 1, clock: Clock::Wall };
         assert!(run(timing, 1, &variants, |_| vec![0_u64]).is_err());
         assert!(run(timing, 1, &variants[..1], |_| vec![0_u64]).is_ok());
+    }
+
+    #[test]
+    fn a_variant_that_fails_has_no_more_turns_and_the_others_go_on() {
+        let calls = std::sync::atomic::AtomicUsize::new(0);
+        let fails = |_: &[u64]| -> Result<u64, Fail> {
+            calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Err("out of order".into())
+        };
+        let variants = [Variant::new("a", |_: &[u64]| Ok(1)), Variant::new("b", fails)];
+        let timing = Timing { rounds: 3, ops: 1, clock: Clock::Wall };
+        let outcomes = attempt(timing, 1, &variants, |_| vec![0_u64]);
+        assert_eq!(outcomes[0].as_ref().expect("it lasts").len(), 3);
+        assert_eq!(outcomes[1].as_ref().expect_err("it fails").to_string(), "out of order");
+        assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[test]

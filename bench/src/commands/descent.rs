@@ -15,8 +15,9 @@
 use super::{Common, HashArgs, memory, options};
 use crate::Fail;
 use crate::data::{Data, Key};
+use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
-use crate::engines::{Engine, Touch};
+use crate::engines::store::Reader;
 use crate::report::Report;
 use crate::rounds::{self, Variant};
 use serde_json::json;

@@ -1,20 +1,30 @@
 //! The experiments, one a file, and the options that several of them share.
 
-pub(crate) mod commit;
+pub(crate) mod coherence;
+pub(crate) mod compare;
 pub(crate) mod descent;
+mod drive;
 pub(crate) mod kv;
+pub(crate) mod latch;
 pub(crate) mod open;
 pub(crate) mod page_size;
+pub(crate) mod report;
 pub(crate) mod rss;
+pub(crate) mod seeds;
 pub(crate) mod sessions;
+pub(crate) mod sysbench;
+pub(crate) mod tpcc;
+pub(crate) mod static_paths;
 pub(crate) mod updates;
+pub(crate) mod ycsb;
 
 use crate::Fail;
 use crate::data::Data;
+use crate::engines::api::Api;
 use crate::engines::ours::Ours;
 use crate::report::{Output, Report};
 use crate::rounds::Timing;
-use latchkv::{Options, PageHashLatches};
+use latchkv::{Durability, Options, PageHashLatches};
 use serde_json::{Value, json};
 
 /// The data set.
@@ -78,6 +88,86 @@ impl Common {
             options.extend(more);
         }
         Ok((data, Report::start(command, options, &self.output)?))
+    }
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// When others see it
+    None,
+    /// When the operating system has it
+    Buffered,
+    /// When the medium has it
+    Sync,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(durability: DurabilityArg) -> Durability {
+        match durability {
+            DurabilityArg::None => Durability::None,
+            DurabilityArg::Buffered => Durability::Buffered,
+            DurabilityArg::Sync => Durability::Sync,
+        }
+    }
+}
+
+/// How a workload with transactions runs on latchkv.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    /// Threads, one run for each number; by default one, and as many as there are cores
+    #[arg(long, value_delimiter = ',', default_values_t = one_and_cores(), value_parser = at_least_one)]
+    pub(crate) threads: Vec<usize>,
+    /// How long each run takes
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    pub(crate) seconds: f64,
+    /// When a commit returns
+    #[arg(long, value_enum, default_value_t = DurabilityArg::None)]
+    pub(crate) durability: DurabilityArg,
+    /// Through which API
+    #[arg(long, value_enum, default_value_t = Api::Plain)]
+    pub(crate) api: Api,
+    /// Cache, in MiB
+    #[arg(long, default_value_t = 2048)]
+    pub(crate) cache_mib: u64,
+    /// What the random numbers start from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+impl StoreArgs {
+    /// With `--quick`, in runs of at most a second.
+    fn shortened(&self, quick: bool) -> StoreArgs {
+        let seconds = if quick { self.seconds.min(1.0) } else { self.seconds };
+        StoreArgs { seconds, ..self.clone() }
+    }
+
+    /// For the head of a report.
+    fn describe(&self) -> Value {
+        json!({
+            "threads": self.threads, "seconds_a_run": self.seconds,
+            "durability": format!("{:?}", self.durability), "api": format!("{:?}", self.api),
+            "cache_mib": self.cache_mib, "seed": self.seed,
+        })
+    }
+}
+
+fn one_and_cores() -> Vec<usize> {
+    match cores() {
+        1 => vec![1],
+        cores => vec![1, cores],
+    }
+}
+
+/// Threads that can run at once.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number < 1e6 => Ok(number),
+        _ => Err("a number of seconds above 0".into()),
     }
 }
 

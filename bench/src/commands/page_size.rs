@@ -3,8 +3,9 @@
 use super::{Common, memory, options};
 use crate::Fail;
 use crate::data::Key;
+use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
-use crate::engines::{Engine, Touch};
+use crate::engines::store::Reader;
 use crate::rounds::{self, Variant};
 use serde_json::json;
 
@@ -57,12 +58,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let experiments: [(&str, usize, Work<'_>); 3] = [
         ("random point reads", ops, Box::new(|engine, keys| engine.reads(keys, touch))),
         ("range reads", ops / 2, Box::new(|engine, keys| engine.ranges(keys, take, touch))),
-        ("random updates of values", ops, Box::new(|engine, keys| engine.puts(keys, &value))),
+        (
+            "random updates of values",
+            ops,
+            Box::new(|engine, keys| engine.puts(keys, &value).map(|()| 0)),
+        ),
     ];
     for (title, ops, work) in &experiments {
         let variants: Vec<Variant<'_, Key>> = engines
             .iter()
-            .map(|engine| Variant::new(engine.name(), move |keys: &[Key]| work(engine, keys)))
+            .map(|engine| Variant::new(engine.name.clone(), move |keys: &[Key]| work(engine, keys)))
             .collect();
         let series =
             rounds::run(args.common.timing(), 1, &variants, |round| data.probes(round, *ops))?;

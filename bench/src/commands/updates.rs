@@ -1,15 +1,12 @@
-//! Updates in place, inserts of new keys, deletes, and reads and updates mixed on several threads.
+//! Updates in place, inserts of new keys, deletes, and reads and updates mixed on several threads, of latchkv alone.
 //!
-//! Nothing is made durable while it is timed: neither latchkv, whose checkpoints come only on request here,
-//! nor LMDB, which does a round in one transaction that does not sync.
+//! Nothing is made durable while it is timed: checkpoints come only on request here.
 
 use super::{Common, memory, options};
 use crate::Fail;
 use crate::data::Key;
-#[cfg(feature = "peers")]
-use crate::engines::lmdb::{self, Lmdb};
+use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
-use crate::engines::{Engine, Touch};
 use crate::rounds::{self, Variant};
 use serde_json::json;
 
@@ -41,38 +38,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let ours = Ours::open("latchkv", &path, &options, Access::Write)?;
     ours.warm()?;
     report.facts(memory(&ours))?;
-    #[cfg(feature = "peers")]
-    let peer = {
-        let path = scratch.path().join("lmdb");
-        report.facts(lmdb::load(&path, &data, Order::Random)?.report(&data))?;
-        let peer = Lmdb::open("lmdb, one transaction", &path, &data)?;
-        peer.warm()?;
-        peer
-    };
-    let engines: [&dyn Engine; _] = [
-        &ours,
-        #[cfg(feature = "peers")]
-        &peer,
-    ];
-
     let ops = args.common.timing().ops;
     let value = data.value(0, 1);
-    let puts = |engines: &[&'_ dyn Engine], title: &str, probes: &dyn Fn(u64) -> Vec<Key>| {
-        let variants: Vec<Variant<'_, Key>> = engines
-            .iter()
-            .map(|&engine| Variant::new(engine.name(), |keys: &[Key]| engine.puts(keys, &value)))
-            .collect();
-        let series = rounds::run(args.common.timing(), 1, &variants, probes)?;
-        series.print(title);
-        Ok::<_, Fail>(series.to_json(title))
-    };
-    report
-        .facts(puts(&engines, "updates of values, 1 thread", &|round| data.probes(round, ops))?)?;
+    let put = |keys: &[Key]| ours.puts(keys, &value).map(|()| 0);
+    let puts = [Variant::new("latchkv", put)];
+    let timing = args.common.timing();
+    let series = rounds::run(timing, 1, &puts, |round| data.probes(round, ops))?;
+    report.series("updates of values, 1 thread", &series)?;
     let fresh = |round: u64| {
         let first = data.records + round * ops as u64;
         (first..first + ops as u64).map(|at| data.key(at)).collect()
     };
-    report.facts(puts(&engines, "inserts of new keys, 1 thread", &fresh)?)?;
+    let series = rounds::run(timing, 1, &puts, fresh)?;
+    report.series("inserts of new keys, 1 thread", &series)?;
 
     let deletes = [Variant::new("latchkv", |keys: &[Key]| {
         for key in keys {
@@ -80,9 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
         Ok(0)
     })];
-    let series = rounds::run(args.common.timing(), 1, &deletes, fresh)?;
-    series.print("deletes of these, 1 thread");
-    report.facts(series.to_json("deletes of these, 1 thread"))?;
+    let series = rounds::run(timing, 1, &deletes, fresh)?;
+    report.series("deletes of these, 1 thread", &series)?;
 
     for &threads in &args.threads {
         for updates_percent in [5, 50, 100] {
@@ -98,9 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
                 }
                 Ok(0)
             })];
-            let series = rounds::run(args.common.timing(), threads, &mixed, |round| {
-                data.probes(round, ops)
-            })?;
+            let series = rounds::run(timing, threads, &mixed, |round| data.probes(round, ops))?;
             report.series(&title, &series)?;
         }
     }

@@ -1,0 +1,418 @@
+//! Engines side by side: what each row of the comparison cost them, and how latchkv stands to the best of the others.
+//!
+//! ```text
+//! stands ──row()──> rounds by turns ─┐
+//!        one-shot work ── Costs ─────┴──tell()──> a section of the report, and a line of the summary
+//!                                                 engine failed: a message in its cell, retired, exit status 1
+//! ```
+//!
+//! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row is the
+//! one with the least median cost; latchkv is compared with it by the median of the ratios of paired rounds, with the
+//! 95 % interval, \[B1]. It is chosen after the fact, from the same rounds, which favours it and not latchkv. Durable rows
+//! are not compared with an engine whose commits do not reach the medium ([`Ways::to_medium`]).
+//!
+//! [`Ways::to_medium`]: crate::engines::store::Ways
+
+use super::Args;
+use crate::Fail;
+use crate::data::Data;
+use crate::engines::kind::Kind;
+use crate::engines::store::{Lacks, Setup, Store};
+use crate::report::{Cell, Report, Table};
+use crate::rounds::{self, Ratio, Series, Timing, Variant};
+use std::path::{Path, PathBuf};
+
+/// What a row counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unit {
+    /// Nanoseconds an operation
+    Ns,
+    /// Nanoseconds of an operation that has to be on the medium when it returns
+    DurableNs,
+    /// Bytes of the files over the bytes of keys and values
+    OverRaw,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns/op",
+            Unit::DurableNs => "ns/op, durable",
+            Unit::OverRaw => "x raw data",
+        }
+    }
+
+    fn text(self, cost: f64) -> String {
+        match self {
+            Unit::Ns | Unit::DurableNs => format!("{cost:.0}"),
+            Unit::OverRaw => format!("{cost:.3}"),
+        }
+    }
+
+    /// Whether the cost of `kind` may be what others are measured by.
+    fn counts(self, kind: Kind) -> bool {
+        self != Unit::DurableNs || kind.ways().to_medium
+    }
+}
+
+/// An engine under measurement.
+pub(super) struct Stand {
+    pub(super) kind: Kind,
+    pub(super) path: PathBuf,
+    pub(super) store: Box<dyn Store>,
+}
+
+/// What a row cost each engine in each round, or why there is nothing.
+#[derive(Debug)]
+pub(super) struct Costs(Vec<(Kind, Result<Vec<f64>, Fail>)>);
+
+impl Costs {
+    /// Of `kinds`, none yet.
+    pub(super) fn new(kinds: impl IntoIterator<Item = Kind>) -> Costs {
+        Costs(kinds.into_iter().map(|kind| (kind, Ok(Vec::new()))).collect())
+    }
+
+    /// Adds the cost of a round.
+    pub(super) fn push(&mut self, kind: Kind, cost: f64) {
+        if let Some((_, Ok(costs))) = self.0.iter_mut().find(|(of, _)| *of == kind) {
+            costs.push(cost);
+        }
+    }
+
+    /// `kind` does not go on.
+    pub(super) fn fail(&mut self, kind: Kind, error: Fail) {
+        if let Some((_, costs)) = self.0.iter_mut().find(|(of, _)| *of == kind) {
+            *costs = Err(error);
+        }
+    }
+
+    /// Those that have costs.
+    fn known(&self) -> impl Iterator<Item = (Kind, &Vec<f64>)> {
+        self.0.iter().filter_map(|(kind, costs)| {
+            let costs = costs.as_ref().ok().filter(|costs| !costs.is_empty())?;
+            Some((*kind, costs))
+        })
+    }
+
+    fn series(&self) -> Series {
+        Series {
+            names: self.known().map(|(kind, _)| kind.name().to_owned()).collect(),
+            ns: self.known().map(|(_, costs)| costs.clone()).collect(),
+        }
+    }
+}
+
+/// How latchkv stands to the best of the others.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    best: Kind,
+    /// Cost of the best over cost of latchkv: above 1, latchkv is better.
+    ratio: Ratio,
+}
+
+/// A row, as the summary has it.
+#[derive(Debug)]
+struct Line {
+    title: String,
+    unit: Unit,
+    cells: Vec<(Kind, String)>,
+    standing: Option<Standing>,
+    rounds: usize,
+}
+
+/// All rows of a run.
+#[derive(Debug, Default)]
+pub(super) struct Contest {
+    lines: Vec<Line>,
+    failures: Vec<String>,
+}
+
+/// How latchkv stands, if it and a peer that may be compared have costs.
+fn standing(unit: Unit, costs: &Costs) -> Option<Standing> {
+    let series = costs.series();
+    let kinds: Vec<Kind> = costs.known().map(|(kind, _)| kind).collect();
+    let ours = kinds.iter().position(|&kind| kind == Kind::Latchkv)?;
+    let best = (0..kinds.len())
+        .filter(|&which| which != ours && unit.counts(kinds[which]))
+        .min_by(|&one, &other| series.median(one).total_cmp(&series.median(other)))?;
+    Some(Standing { best: kinds[best], ratio: series.ratio(best, ours) })
+}
+
+impl Contest {
+    /// Tells a row. What failed in it is kept for the end.
+    pub(super) fn tell(
+        &mut self,
+        report: &mut Report,
+        title: &str,
+        unit: Unit,
+        costs: &Costs,
+    ) -> Result<(), Fail> {
+        let series = costs.series();
+        match unit {
+            Unit::Ns | Unit::DurableNs => report.series(title, &series)?,
+            Unit::OverRaw => {
+                let mut table = Table::new(title, &["engine", "files [x raw data]", "rounds"]);
+                for (which, name) in series.names.iter().enumerate() {
+                    let rounds = series.ns[which].len();
+                    table.push([name.clone().into(), series.median(which).into(), rounds.into()]);
+                }
+                report.table(&table)?;
+            }
+        }
+        let mut cells = Vec::new();
+        for (kind, costs) in &costs.0 {
+            let cell = match costs {
+                Ok(costs) if costs.is_empty() => "-".into(),
+                Ok(costs) => unit.text(rounds::median(costs)),
+                Err(error) if error.is::<Lacks>() => {
+                    println!("  {:<26}has none: {error}", kind.name());
+                    "none".into()
+                }
+                Err(error) => {
+                    self.fail(*kind, title, error);
+                    "FAILED".into()
+                }
+            };
+            cells.push((*kind, cell));
+        }
+        let standing = standing(unit, costs);
+        if let Some(Standing { best, ratio }) = standing {
+            println!(
+                "  latchkv is x{:.3} ({:.3} to {:.3}) of the best peer, {}: {}",
+                ratio.median,
+                ratio.low,
+                ratio.high,
+                best.name(),
+                verdict(ratio)
+            );
+        }
+        let rounds = costs.known().map(|(_, costs)| costs.len()).max().unwrap_or(0);
+        self.lines.push(Line { title: title.into(), unit, cells, standing, rounds });
+        Ok(())
+    }
+
+    /// An engine failed in what `doing` says.
+    pub(super) fn fail(&mut self, kind: Kind, doing: &str, error: &Fail) {
+        println!("  {:<26}FAILED: {error}", kind.name());
+        self.failures.push(format!("{}, {doing}: {error}", kind.name()));
+    }
+
+    /// Runs rounds of `work` on all stands by turns, and tells the row. Stands that fail are retired.
+    #[expect(clippy::too_many_arguments, reason = "a row is what they say")]
+    pub(super) fn row<P: Sync>(
+        &mut self,
+        report: &mut Report,
+        stands: &mut Vec<Stand>,
+        title: &str,
+        unit: Unit,
+        (timing, threads): (Timing, usize),
+        probes: impl FnMut(u64) -> Vec<P>,
+        work: impl Fn(&dyn Store, &[P]) -> Result<u64, Fail> + Sync,
+    ) -> Result<(), Fail> {
+        let variants: Vec<Variant<'_, P>> = stands
+            .iter()
+            .map(|stand| {
+                Variant::new(stand.kind.name(), |probes: &[P]| work(&*stand.store, probes))
+            })
+            .collect();
+        let outcomes = rounds::attempt(timing, threads, &variants, probes);
+        drop(variants);
+        let kinds = stands.iter().map(|stand| stand.kind);
+        let costs = Costs(kinds.zip(outcomes).collect());
+        self.tell(report, title, unit, &costs)?;
+        stands.retain(|stand| {
+            costs.0.iter().any(|(kind, costs)| *kind == stand.kind && is_fit(costs))
+        });
+        Ok(())
+    }
+
+    /// Does `work` on each stand, one after the other. Stands that fail are retired.
+    pub(super) fn on_each(
+        &mut self,
+        stands: &mut Vec<Stand>,
+        doing: &str,
+        mut work: impl FnMut(&Stand) -> Result<(), Fail>,
+    ) {
+        stands.retain(|stand| match work(stand) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail(stand.kind, doing, &error);
+                false
+            }
+        });
+    }
+
+    /// Closes the stores.
+    pub(super) fn close(&mut self, stands: Vec<Stand>) {
+        for Stand { kind, store, .. } in stands {
+            if let Err(error) = store.close() {
+                self.fail(kind, "closing", &error);
+            }
+        }
+    }
+
+    /// Opens a new store of each engine and puts the first `records` of the data set into it, in random order.
+    pub(super) fn loaded(
+        &mut self,
+        args: &Args,
+        setup: Setup,
+        data: &Data,
+        records: u64,
+        dir: &Path,
+    ) -> Vec<Stand> {
+        let mut stands = Vec::new();
+        for &kind in &args.engines {
+            let path = dir.join(kind.name());
+            let load = |store: &dyn Store| {
+                store.put_batches(&mut (0..records).map(|at| data.record(at, 0)), LOAD_RECORDS)
+            };
+            match kind.open(&path, setup).and_then(|store| load(&*store).map(|()| store)) {
+                Ok(store) => stands.push(Stand { kind, path, store }),
+                Err(error) => self.fail(kind, "opening and loading", &error),
+            }
+        }
+        stands
+    }
+
+    /// Prints the summary: rows in which latchkv is behind first, then all rows, then what failed.
+    pub(super) fn summary(&self, args: &Args, report: &mut Report) -> Result<(), Fail> {
+        let behind: Vec<&Line> = self
+            .lines
+            .iter()
+            .filter(|line| line.standing.is_some_and(|standing| standing.ratio.median < 1.0))
+            .collect();
+        let mut table = Table::new(
+            "rows in which latchkv is behind the best peer",
+            &["row", "best peer", "latchkv is x", "from", "to", "verdict"],
+        );
+        for line in &behind {
+            if let Some(Standing { best, ratio }) = line.standing {
+                table.push([
+                    line.title.clone().into(),
+                    best.name().into(),
+                    ratio.median.into(),
+                    ratio.low.into(),
+                    ratio.high.into(),
+                    verdict(ratio).into(),
+                ]);
+            }
+        }
+        let compared = self.lines.iter().filter(|line| line.standing.is_some()).count();
+        let note = format!("{} of {compared} rows that were compared", behind.len());
+        report.table(&table.note(note))?;
+
+        let mut columns = vec!["row", "unit"];
+        columns.extend(args.engines.iter().map(|kind| kind.name()));
+        columns.extend(["best peer", "latchkv is x", "from", "to", "rounds"]);
+        let mut table = Table::new("all rows: medians, less is better", &columns);
+        for line in &self.lines {
+            let mut row = vec![line.title.clone().into(), line.unit.name().into()];
+            for kind in &args.engines {
+                let cell = line.cells.iter().find(|(of, _)| of == kind);
+                row.push(cell.map_or("out", |(_, cell)| cell).into());
+            }
+            match line.standing {
+                Some(Standing { best, ratio }) => row.extend([
+                    best.name().into(),
+                    ratio.median.into(),
+                    ratio.low.into(),
+                    ratio.high.into(),
+                ]),
+                None => row.extend([Cell::None, Cell::None, Cell::None, Cell::None]),
+            }
+            row.push(line.rounds.into());
+            table.push(row);
+        }
+        report.table(&table.note(
+            "latchkv is x: cost of the best peer over cost of latchkv, so above 1 latchkv is better; \
+             none: the engine has nothing of the kind; out: it failed before",
+        ))?;
+        if !self.failures.is_empty() {
+            let mut table = Table::new("what failed", &["engine, row, and why"]);
+            for failure in &self.failures {
+                table.push([failure.clone().into()]);
+            }
+            report.table(&table)?;
+        }
+        Ok(())
+    }
+
+    /// Number of rows told.
+    #[cfg(test)]
+    pub(super) fn rows(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// # Errors
+    /// If an engine failed.
+    pub(super) fn verdict(&self) -> Result<(), Fail> {
+        match self.failures.len() {
+            0 => Ok(()),
+            count => Err(format!("{count} rows failed: {}", self.failures.join("; ")).into()),
+        }
+    }
+}
+
+/// Records of a commit of the load.
+const LOAD_RECORDS: usize = 100_000;
+
+/// Whether an engine may go on after a row. One that has nothing of the kind may.
+fn is_fit(costs: &Result<Vec<f64>, Fail>) -> bool {
+    match costs {
+        Ok(_) => true,
+        Err(error) => error.is::<Lacks>(),
+    }
+}
+
+/// What may be said of such a ratio.
+fn verdict(ratio: Ratio) -> &'static str {
+    if ratio.low > 1.0 {
+        "latchkv is ahead"
+    } else if ratio.high < 1.0 {
+        "latchkv is behind"
+    } else {
+        "no winner: within the noise"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(ns: &[f64]) -> Costs {
+        let mut costs = Costs::new([Kind::Latchkv]);
+        ns.iter().for_each(|&ns| costs.push(Kind::Latchkv, ns));
+        costs
+    }
+
+    #[test]
+    fn alone_there_is_nobody_to_be_compared_with() {
+        assert!(standing(Unit::Ns, &costs(&[1.0, 2.0])).is_none());
+    }
+
+    #[test]
+    fn costs_of_an_engine_that_failed_do_not_count() {
+        let mut costs = costs(&[1.0]);
+        costs.fail(Kind::Latchkv, "out of order".into());
+        costs.push(Kind::Latchkv, 2.0);
+        assert_eq!(costs.known().count(), 0);
+    }
+
+    #[cfg(feature = "peers")]
+    #[test]
+    fn the_best_peer_is_the_one_with_the_least_median_and_a_ratio_above_one_is_ours() {
+        let mut costs = Costs::new([Kind::Lmdb, Kind::Latchkv, Kind::Redb, Kind::Sled]);
+        for round in 0..9 {
+            let weather = 1.0 + f64::from(round);
+            costs.push(Kind::Latchkv, 10.0 * weather);
+            costs.push(Kind::Lmdb, 20.0 * weather);
+            costs.push(Kind::Redb, 15.0 * weather);
+            costs.push(Kind::Sled, weather);
+        }
+        let at = standing(Unit::DurableNs, &costs).expect("there are peers");
+        assert_eq!((at.best, at.ratio.median), (Kind::Redb, 1.5));
+        assert_eq!(verdict(at.ratio), "latchkv is ahead");
+        let at = standing(Unit::Ns, &costs).expect("there are peers");
+        assert_eq!((at.best, verdict(at.ratio)), (Kind::Sled, "latchkv is behind"));
+    }
+}

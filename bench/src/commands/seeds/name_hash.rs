@@ -1,0 +1,269 @@
+//! Names hashed in each use, or once: reads of a session by the name of a tree.
+//!
+//! After MDEV-5675: MariaDB hashed the name of a table four times in a query, byte by byte with the state in memory. Since
+//! then it keeps the hash with the name, and the state in registers.
+//!
+//! | way | a query |
+//! |---|---|
+//! | `four` | hashes the name four times, byte by byte, state in memory: as before that change |
+//! | `one` | once, byte by byte, state in registers: as after it |
+//! | `text` | checks the name and hashes it once, a word at a time: a string as the name |
+//! | `ready` | never: a [`Name`], hashed when it was made |
+//!
+//! A query is a read by name. The last two are the engine's own. For the first two, the name is a [`Name`] that computes
+//! the old hash whenever it is asked for, beside the ready one by which the tree is then found; so they differ from
+//! `ready` by hashing alone. That hash is MariaDB's `my_hash_sort_bin`, written anew.
+//!
+//! Tested below: the two forms of the old hash agree.
+
+use super::instructions::{self, What, counted};
+use super::{GAIN_COLUMNS, Setting, gain, gain_percent, options, rate};
+use crate::Fail;
+use crate::data::{Data, Key};
+use crate::engines::Touch;
+use crate::engines::api::{Access, Api, Store};
+use crate::report::{Cell, Report, Table};
+use crate::rounds::{self, Variant};
+use latchkv::{AsName, Name, NameRef, Session};
+use std::cell;
+use std::hint::black_box;
+use std::path::Path;
+
+/// How a name is hashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Hashing {
+    /// Never
+    Ready,
+    /// Once a query, a word at a time
+    Text,
+    /// Once a query, byte by byte
+    One,
+    /// Four times a query, byte by byte, state in memory
+    Four,
+}
+
+const HASHINGS: [Hashing; 4] = [Hashing::Ready, Hashing::Text, Hashing::One, Hashing::Four];
+/// Places in it.
+const READY: usize = 0;
+const TEXT: usize = 1;
+const ONE: usize = 2;
+const FOUR: usize = 3;
+
+/// Names of alike length are usual: a schema and a table.
+const NAMESPACE: &str = "sbtest";
+const TREE: &str = "sbtest1";
+const NAME: &str = "sbtest/sbtest1";
+
+impl Hashing {
+    /// Reads by name. Gives a sum over the values.
+    fn queries(self, session: &Session, keys: &[Key]) -> Result<u64, Fail> {
+        match self {
+            Hashing::Ready => queries(session, &Name::new(NAME)?, keys),
+            Hashing::Text => queries(session, black_box(NAME), keys),
+            Hashing::One => queries(session, &Rehashed::new(Old::InRegisters, 1)?, keys),
+            Hashing::Four => queries(session, &Rehashed::new(Old::InMemory, 4)?, keys),
+        }
+    }
+}
+
+fn queries(session: &Session, name: &(impl AsName + ?Sized), keys: &[Key]) -> Result<u64, Fail> {
+    let mut sum = 0_u64;
+    for key in keys {
+        let value = session.get_with(name, key, |value| Touch::Ends.sum(value))?;
+        sum = sum.wrapping_add(value.ok_or("a record is absent")?);
+    }
+    Ok(sum)
+}
+
+/// Where the old hash has its state.
+#[derive(Clone, Copy)]
+enum Old {
+    InMemory,
+    InRegisters,
+}
+
+/// A name that computes an old hash whenever it is asked for.
+struct Rehashed {
+    ready: Name,
+    bytes: Vec<cell::Cell<u8>>,
+    old: Old,
+    times: usize,
+}
+
+impl Rehashed {
+    fn new(old: Old, times: usize) -> latchkv::Result<Rehashed> {
+        let bytes = NAME.bytes().map(cell::Cell::new).collect();
+        Ok(Rehashed { ready: Name::new(NAME)?, bytes, old, times })
+    }
+}
+
+impl AsName for Rehashed {
+    #[inline]
+    fn as_name(&self) -> latchkv::Result<NameRef<'_>> {
+        for _ in 0..self.times {
+            let bytes = black_box(&self.bytes[..]);
+            black_box(match self.old {
+                Old::InMemory => {
+                    let state = [cell::Cell::new(1), cell::Cell::new(4)];
+                    hash_in_memory(bytes, &state[0], &state[1]);
+                    state[0].get()
+                }
+                Old::InRegisters => hash_in_registers(bytes),
+            });
+        }
+        self.ready.as_name()
+    }
+}
+
+/// One byte of the old hash.
+#[inline(always)]
+fn step(first: u64, second: u64, byte: u8) -> (u64, u64) {
+    let mixed = (first & 63).wrapping_add(second).wrapping_mul(u64::from(byte));
+    (first ^ mixed.wrapping_add(first << 8), second.wrapping_add(3))
+}
+
+/// The old hash. Bytes and state may be the same memory, for all that the compiler knows, so each byte is followed by
+/// two stores.
+#[inline(never)]
+fn hash_in_memory(bytes: &[cell::Cell<u8>], first: &cell::Cell<u64>, second: &cell::Cell<u64>) {
+    for byte in bytes {
+        let (next_first, next_second) = step(first.get(), second.get(), byte.get());
+        first.set(next_first);
+        second.set(next_second);
+    }
+}
+
+/// The same.
+#[inline(never)]
+fn hash_in_registers(bytes: &[cell::Cell<u8>]) -> u64 {
+    let (mut first, mut second) = (1, 4);
+    for byte in bytes {
+        (first, second) = step(first, second, byte.get());
+    }
+    first
+}
+
+fn store(options: &latchkv::Options, path: &Path, data: &Data) -> Result<Store, Fail> {
+    let access = Access::new(Api::Session, 1);
+    let store = Store::create(path, options, access, NAMESPACE, &[TREE])?;
+    let records = data.sorted().into_iter().map(|(key, at)| (key, data.value(at, 0)));
+    store.trees()[0].bulk_load(records)?;
+    Ok(store)
+}
+
+/// Runs it.
+pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> {
+    let data = Data { seed: 1, records: u64::from(setting.rows) };
+    let store = store(&setting.options(), &setting.path.join("latchkv"), &data)?;
+    let variants = HASHINGS.map(|hashing| {
+        let store = &store;
+        Variant::new(format!("{hashing:?}"), move |keys: &[Key]| {
+            store.on_session(|session| hashing.queries(session, keys))
+        })
+    });
+    let ops = setting.timing.ops;
+    let series = rounds::run(setting.timing, 1, &variants, |round| data.probes(round, ops))?;
+    drop(variants);
+    let mut instructions = [None; HASHINGS.len()];
+    for (hashing, instructions) in HASHINGS.into_iter().zip(&mut instructions) {
+        *instructions = setting.count(What::NameHash(hashing))?;
+    }
+    report.table(&ways(&series, &instructions))?;
+
+    let mut columns = vec!["change", "reported"];
+    columns.extend(GAIN_COLUMNS);
+    columns.push("in instructions [%]");
+    let mut table = Table::new("name-hash: gains", &columns);
+    let changes = [
+        ("four -> one", Some("+1.7 %: 14593 to 14843 queries/s"), FOUR, ONE),
+        ("one -> text: a word at a time", None, ONE, TEXT),
+        ("text -> ready: never", None, TEXT, READY),
+        ("four -> ready", None, FOUR, READY),
+    ];
+    for (change, reported, old, new) in changes {
+        let mut row: Vec<Cell> = vec![change.into(), reported.into()];
+        row.extend(gain(&series, old, new));
+        let both = instructions[old].zip(instructions[new]);
+        row.push(both.map(|(old, new)| gain_percent(old, new)).into());
+        table.push(row);
+    }
+    report.table(&table)?;
+    store.close()
+}
+
+/// What a query costs, and the hash's part of it.
+fn ways(series: &rounds::Series, instructions: &[Option<f64>; HASHINGS.len()]) -> Table {
+    let columns = [
+        "way",
+        "queries/s",
+        "instructions",
+        "hash, of time [%]",
+        "hash, of instructions [%]",
+        "reported [%]",
+    ];
+    let mut table = Table::new("name-hash: reads by name, 1 thread", &columns)
+        .note("the hash's part is what a query has over one with a ready name");
+    for (way, hashing) in HASHINGS.into_iter().enumerate() {
+        let reported = match hashing {
+            Hashing::Four => Cell::from("0.84"),
+            Hashing::One => Cell::from("0.18"),
+            Hashing::Ready | Hashing::Text => Cell::None,
+        };
+        let part = |all: f64, ready: f64| (all - ready) / all * 100.0;
+        let of_time = 100.0 - 100.0 / series.ratio(way, READY).median;
+        let both = instructions[way].zip(instructions[READY]);
+        table.push([
+            format!("{hashing:?}").to_lowercase().into(),
+            rate(series, way),
+            instructions[way].into(),
+            of_time.into(),
+            both.map(|(all, ready)| part(all, ready)).into(),
+            reported,
+        ]);
+    }
+    table
+}
+
+/// Does queries one way, for callgrind.
+pub(super) fn count(hashing: Hashing, queries: usize, dir: &Path) -> Result<u64, Fail> {
+    let data = Data { seed: 1, records: u64::from(instructions::ROWS) };
+    let options = options(16384, 64).durability(latchkv::Durability::None);
+    let store = store(&options, &dir.join("counted"), &data)?;
+    let (warm_up, keys) = (data.probes(0, queries), data.probes(1, queries));
+    store.on_session(|session| {
+        hashing.queries(session, &warm_up)?;
+        counted(&mut || hashing.queries(session, &keys))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_forms_of_the_old_hash_agree_and_tell_names_apart() {
+        let mut hashes = std::collections::HashSet::new();
+        for number in 0..500 {
+            let name = format!("sbtest/sbtest{number}");
+            let bytes: Vec<cell::Cell<u8>> = name.bytes().map(cell::Cell::new).collect();
+            let state = [cell::Cell::new(1), cell::Cell::new(4)];
+            hash_in_memory(&bytes, &state[0], &state[1]);
+            assert_eq!(state[0].get(), hash_in_registers(&bytes));
+            hashes.insert(state[0].get());
+        }
+        assert_eq!(hashes.len(), 500);
+    }
+
+    #[test]
+    fn every_way_finds_the_same_records() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = Data { seed: 1, records: 100 };
+        let options = options(16384, 16).durability(latchkv::Durability::None);
+        let store = store(&options, &dir.path().join("db"), &data).expect("loads");
+        let keys = data.probes(0, 50);
+        let sums = HASHINGS.map(|hashing| {
+            store.on_session(|session| hashing.queries(session, &keys)).expect("reads")
+        });
+        assert!(sums.iter().all(|&sum| sum == sums[0]), "{sums:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Rights looked up eagerly beside lazily: the ten microbenchmarks that change rows, through sessions.
+//!
+//! After facebook/mysql-5.6, issue 1473: a commit asked for a right that only a read-only database makes necessary,
+//! each time. The eager policy of sessions computes every right in each call, by names in a map behind a latch; the lazy
+//! one compares an epoch, and asks for such a right only when the namespace is not simply writable. The eager policy does
+//! so in each call of a transaction and each step of a scan, where that server did once a commit, so it costs more here.
+//!
+//! With one thread both must find the same rows with the same contents, with several the same number of rows.
+
+use super::instructions::What;
+use super::tables::{self, Way};
+use super::{GAIN_COLUMNS, Setting, gain, gain_percent, rate};
+use crate::Fail;
+use crate::engines::api::{Access, Api};
+use crate::progress;
+use crate::report::{Cell, Report, Table as Rows};
+use crate::workloads::sysbench::{Arena, Events, Micro};
+use latchkv::Policy;
+use std::path::Path;
+
+/// When rights are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Check {
+    /// An epoch is compared
+    Lazy,
+    /// Every right is looked up
+    Eager,
+}
+
+const CHECKS: [Check; 2] = [Check::Lazy, Check::Eager];
+/// Places in it.
+const LAZY: usize = 0;
+const EAGER: usize = 1;
+
+impl Check {
+    fn way(self, micro: Micro, threads: usize) -> Way<'static> {
+        let policy = match self {
+            Check::Lazy => Policy::Lazy,
+            Check::Eager => Policy::Eager,
+        };
+        Way {
+            name: format!("{self:?}"),
+            access: Access { policy, ..Access::new(Api::Session, threads) },
+            work: Box::new(move |store, table, seeds| {
+                let done = store.run(Events::<Arena>::new(table, micro, seeds))?;
+                Ok(if threads == 1 { done.rows.wrapping_add(done.sum) } else { done.rows })
+            }),
+        }
+    }
+}
+
+/// Runs it.
+pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> {
+    times(setting, report, 1, "+1 to +5 %")?;
+    if setting.threads > 1 {
+        times(setting, report, setting.threads, "about +1 %, at 16 to 24 threads")?;
+    }
+    if setting.instructions { instructions(setting, report) } else { Ok(()) }
+}
+
+fn times(
+    setting: &Setting<'_>,
+    report: &mut Report,
+    threads: usize,
+    reported: &str,
+) -> Result<(), Fail> {
+    let title = format!("privilege: sessions, rights lazily over eagerly, {threads} thread(s)");
+    let mut columns = vec!["benchmark", "reported", "eager [events/s]", "lazy [events/s]"];
+    columns.extend(GAIN_COLUMNS);
+    let mut table = Rows::new(title, &columns);
+    let bar = progress::bar(Micro::WRITING.len() as u64, format!("{threads} thread(s)"));
+    for micro in Micro::WRITING {
+        let series =
+            tables::timed(setting, micro, threads, &CHECKS.map(|way| way.way(micro, threads)))?;
+        let (eager, lazy) = (rate(&series, EAGER), rate(&series, LAZY));
+        let mut row = vec![micro.name().into(), reported.into(), eager, lazy];
+        row.extend(gain(&series, EAGER, LAZY));
+        table.push(row);
+        bar.step();
+    }
+    drop(bar);
+    report.table(&table)
+}
+
+fn instructions(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> {
+    let columns = ["benchmark", "eager", "lazy", "gain [%]", "share of the check [%]", "reported"];
+    let mut table = Rows::new("privilege: instructions an event, 1 thread", &columns)
+        .note("the check's share is what eager has over lazy, of eager");
+    let bar = progress::bar(Micro::WRITING.len() as u64, "instructions");
+    for micro in Micro::WRITING {
+        let [lazy, eager] = CHECKS.map(|check| setting.count(What::Privilege(check, micro)));
+        if let (Some(lazy), Some(eager)) = (lazy?, eager?) {
+            let share = (eager - lazy) / eager * 100.0;
+            let gain = gain_percent(eager, lazy);
+            let name = Cell::from(micro.name());
+            table.push([name, eager.into(), lazy.into(), gain.into(), share.into(), "2 %".into()]);
+        }
+        bar.step();
+    }
+    drop(bar);
+    report.table(&table)
+}
+
+/// Does events one way, for callgrind.
+pub(super) fn count(check: Check, micro: Micro, events: usize, dir: &Path) -> Result<u64, Fail> {
+    tables::count(&check.way(micro, 1), micro, events, dir)
+}

@@ -1,0 +1,186 @@
+//! The mix in a process of its own, with durable commits, that gets SIGKILL in the middle of them; then recovery, the
+//! consistency conditions, and a look for every order that was acknowledged.
+//!
+//! ```text
+//! parent   load, close                    sleep, SIGKILL, read to the end   open (recovers), check, close   again
+//! child                   open, work, "w d o\n" for each New-Order that has committed
+//! ```
+//!
+//! A killed process loses its memory, not what the operating system has: that the medium has it too is what the tests
+//! of the engine with its simulated disk are for.
+
+use super::stage::Stage;
+use super::{Api, Args, Durability, conditions, drive};
+use crate::report::{Report, Table};
+use crate::workloads::tpcc::{DistrictId, Tpcc};
+use crate::{Fail, progress};
+use fastrand::Rng;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// An order that was acknowledged.
+type Acknowledged = (DistrictId, u32);
+
+/// Kills and recovers as often as asked.
+pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fail> {
+    let args = &Args { api: Api::Plain, durability: Durability::Sync, ..args.clone() };
+    Stage::load(args, path)?.close()?;
+    let columns = ["kill", "threads", "acknowledged orders", "orders after", "open [ms]"];
+    let mut table = Table::new("TPC-C, killed and recovered", &columns).note(
+        "each time all acknowledged orders were there and consistency conditions 1 to 4 held; opening recovers",
+    );
+    let times = args.kill.unwrap_or(1);
+    let mut rng = Rng::with_seed(args.seed);
+    let mut last = None;
+    let bar = progress::bar(times.into(), "kills");
+    for time in 1..=times {
+        let threads = args.threads[(time - 1) as usize % args.threads.len()];
+        let pause = Duration::from_millis(rng.u64(args.kill_ms / 4..=args.kill_ms));
+        let acknowledged = work_and_kill(args, path, threads, u64::from(time), pause)?;
+        let start = Instant::now();
+        let db = args.options().open_existing(path)?;
+        let opened = start.elapsed();
+        let tpcc = Tpcc::open(&db, args.rows())?;
+        let checked = tpcc.check(&db).map_err(|error| format!("after kill {time}: {error}"))?;
+        for &order in &acknowledged {
+            if !tpcc.has_order(order)? {
+                let (DistrictId { w, d }, o) = order;
+                return Err(format!(
+                    "after kill {time}: order {o} of warehouse {w}, district {d} was acknowledged and is not there"
+                )
+                .into());
+            }
+        }
+        drop(tpcc);
+        db.close()?;
+        table.push([
+            u64::from(time).into(),
+            threads.into(),
+            acknowledged.len().into(),
+            checked.orders.into(),
+            (opened.as_secs_f64() * 1e3).into(),
+        ]);
+        last = Some(checked);
+        bar.step();
+    }
+    drop(bar);
+    report.table(&table)?;
+    if let Some(checked) = last {
+        conditions(checked, &mut report)?;
+    }
+    report.finish()
+}
+
+/// Has a child work, kills it, and gives the orders that it has acknowledged.
+fn work_and_kill(
+    args: &Args,
+    path: &Path,
+    threads: usize,
+    seed: u64,
+    pause: Duration,
+) -> Result<Vec<Acknowledged>, Fail> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(child_args(args, path, threads, seed))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let acknowledged = listen_and_kill(&mut child, pause);
+    // Whatever went wrong: it is not to go on.
+    let killed = child.kill();
+    child.wait()?;
+    killed?;
+    let acknowledged = acknowledged?;
+    if acknowledged.is_empty() {
+        return Err("the child did not work: it says why above".into());
+    }
+    Ok(acknowledged)
+}
+
+fn listen_and_kill(child: &mut Child, pause: Duration) -> Result<Vec<Acknowledged>, Fail> {
+    let stdout = child.stdout.take().ok_or("the child has no output")?;
+    let (begun, has_begun) = mpsc::channel();
+    let listener = std::thread::spawn(move || {
+        let mut orders = Vec::new();
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        while stdout.read_line(&mut line)? > 0 {
+            // A line that the kill has cut off was not said.
+            if let Some(order) = line.strip_suffix('\n').and_then(order_of) {
+                orders.push(order);
+            }
+            line.clear();
+            let _ = begun.send(());
+        }
+        Ok::<_, std::io::Error>(orders)
+    });
+    // An error: it ended before it began.
+    if has_begun.recv().is_ok() {
+        std::thread::sleep(pause);
+    }
+    child.kill()?;
+    Ok(listener.join().map_err(|_| "the listener panicked")??)
+}
+
+fn order_of(line: &str) -> Option<Acknowledged> {
+    let mut words = line.split(' ');
+    let at = DistrictId { w: words.next()?.parse().ok()?, d: words.next()?.parse().ok()? };
+    Some((at, words.next()?.parse().ok()?))
+}
+
+/// Arguments by which this program is the child.
+fn child_args(args: &Args, path: &Path, threads: usize, seed: u64) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["tpcc".into(), "--child".into(), path.into()];
+    for (name, value) in [
+        ("--warehouses", args.warehouses.to_string()),
+        ("--scale", args.scale.to_string()),
+        ("--threads", threads.to_string()),
+        ("--cache-mib", args.cache_mib.to_string()),
+        ("--seed", seed.to_string()),
+        ("--durability", "sync".to_owned()),
+    ] {
+        words.extend([name.into(), value.into()]);
+    }
+    words
+}
+
+/// Works, and says which orders are committed, until it is killed or nobody listens.
+pub(super) fn child(args: &Args, path: &Path) -> Result<(), Fail> {
+    let db = args.options().open_existing(path)?;
+    let tpcc = Tpcc::open(&db, args.rows())?;
+    let threads = args.threads[0];
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|at| {
+                let (db, tpcc) = (&db, &tpcc);
+                scope.spawn(move || -> Result<(), Fail> {
+                    let mut worker = tpcc.worker(db, drive::homes(args, at, threads))?;
+                    let mut rng = Rng::with_seed(args.seed << 16 | at as u64);
+                    loop {
+                        if let Some((DistrictId { w, d }, o)) = worker.one(&mut rng)?.order {
+                            // One write a line.
+                            writeln!(std::io::stdout().lock(), "{w} {d} {o}")?;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let ended = workers.into_iter().map(|worker| worker.join());
+        ended.into_iter().try_for_each(|worker| worker.map_err(|_| "a worker panicked")?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_whole_names_an_order() {
+        assert_eq!(order_of("3 7 3001"), Some((DistrictId { w: 3, d: 7 }, 3001)));
+        assert_eq!(order_of("3 7"), None);
+        assert_eq!(order_of("3 x 1"), None);
+    }
+}
