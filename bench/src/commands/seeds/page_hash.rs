@@ -194,7 +194,11 @@ fn table(
         let old = place == Place::Apart16;
         let reported = if old { Cell::from("+1.8 %") } else { Cell::None };
         let mut row = vec![place.name().into(), rate(series, which), reported];
-        row.extend(gain(series, which, PER_CELL));
+        row.extend(if which == PER_CELL {
+            [const { Cell::None }; GAIN_COLUMNS.len()]
+        } else {
+            gain(series, which, PER_CELL)
+        });
         if let Some((stages, costs, counted)) = shares {
             let look_ups = stages[which].look_ups()?;
             let ns = costs.median(which);
@@ -209,7 +213,7 @@ fn table(
                     _ => Cell::None,
                 },
                 counted[which].into(),
-                both.map(|(old, new)| gain_percent(old, new)).into(),
+                both.filter(|_| which != PER_CELL).map(|(old, new)| gain_percent(old, new)).into(),
             ]);
         }
         table.push(row);
