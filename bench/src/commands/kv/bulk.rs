@@ -6,9 +6,9 @@
 //!     predicate -> close, size -> compact -> size
 //! ```
 //!
-//! Sorting is not timed: it would be the same for all. What is timed ends with the commit: engines with a log have by
-//! then written the records there alone, while the others have put them in their places; the sizes say how much there is
-//! afterwards.
+//! Sorting is not timed: it would be the same for all. What is timed ends with the commit: engines with a log have
+//! by then written the records there alone, while the others have put them in their places; the sizes say how much
+//! there is afterwards.
 
 use super::chain::{Chain, Walk};
 use super::contest::{Contest, Unit};

@@ -1,5 +1,5 @@
-//! One-shot work: a chain of steps on a store of each engine, in rounds by turns, with only the store open whose turn it
-//! is. Each step is a row.
+//! One-shot work: a chain of steps on a store of each engine, in rounds by turns, with only the store open whose
+//! turn it is. Each step is a row.
 //!
 //! ```text
 //! round 0   A: step 1, step 2, step 3   B: step 1, ...        no round is thrown away: each begins with a new store

@@ -1,9 +1,10 @@
 //! Data several times the cache: random reads and random updates.
 //!
-//! Engines with a cache of their own get the raw bytes over `--cold-times` for it. LMDB has none: the page cache of the
-//! system serves it, which nobody limits here, and which also lies below the caches of the engines that read and write
-//! through it. latchkv reads and writes past it where it can (`O_DIRECT`), so it is the one that waits for the disk. On a
-//! machine whose memory holds the files, this experiment says what an engine makes of *its* cache, and no more.
+//! Engines with a cache of their own get the raw bytes over `--cold-times` for it. LMDB has none: the page cache of
+//! the system serves it, which nobody limits here, and which also lies below the caches of the engines that read
+//! and write through it. latchkv reads and writes past it where it can (`O_DIRECT`), so it is the one that waits
+//! for the disk. On a machine whose memory holds the files, this experiment says what an engine makes of *its*
+//! cache, and no more.
 
 use super::contest::{Contest, Unit};
 use super::{Args, expect};

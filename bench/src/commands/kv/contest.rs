@@ -6,10 +6,11 @@
 //!                                                 engine failed: a message in its cell, retired, exit status 1
 //! ```
 //!
-//! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row is the
-//! one with the least median cost; latchkv is compared with it by the median of the ratios of paired rounds, with the
-//! 95 % interval, \[B1]. It is chosen after the fact, from the same rounds, which favours it and not latchkv. Durable rows
-//! are not compared with an engine whose commits do not reach the medium ([`Ways::to_medium`]).
+//! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row
+//! is the one with the least median cost; latchkv is compared with it by the median of the ratios of paired rounds,
+//! with the 95 % interval, \[B1]. It is chosen after the fact, from the same rounds, which favours it and not
+//! latchkv. Durable rows are not compared with an engine whose commits do not reach the medium
+//! ([`Ways::to_medium`]).
 //!
 //! [`Ways::to_medium`]: crate::engines::store::Ways
 
