@@ -7,9 +7,12 @@
 //! | 2 | the command line was wrong |
 //! | 3 | an error: malformed input, damage, a file that cannot be read or written |
 //! | 4 | not allowed: the login failed, a right is missing, the namespace is read-only |
+//! | 130 | interrupted by Ctrl-C |
 //!
 //! Every message says what to do. Tested here for the codes and in `tests/` through the program.
 
+use crate::args::UNNAMED;
+use crate::interrupt;
 use crate::words::{counted, plain};
 use latchkv::{Denied, Error, OpenError, Usage};
 use std::fmt;
@@ -29,6 +32,8 @@ pub(crate) enum Failure {
     NotClosed(String),
     /// The account may not do this.
     Denied(String),
+    /// The user wanted it to end.
+    Interrupted(String),
     /// Nobody reads standard output any more: end quietly.
     BrokenPipe,
 }
@@ -45,6 +50,7 @@ impl Failure {
             Failure::Usage(_) => 2,
             Failure::Error(_) | Failure::NotClosed(_) => 3,
             Failure::Denied(_) => 4,
+            Failure::Interrupted(_) => interrupt::EXIT_CODE,
         }
     }
 
@@ -70,7 +76,8 @@ impl fmt::Display for Failure {
             | Failure::Usage(message)
             | Failure::Error(message)
             | Failure::NotClosed(message)
-            | Failure::Denied(message) => f.write_str(message),
+            | Failure::Denied(message)
+            | Failure::Interrupted(message) => f.write_str(message),
             Failure::BrokenPipe => f.write_str("nobody reads the output"),
         }
     }
@@ -105,7 +112,7 @@ impl From<Error> for Failure {
                 let path = path.display();
                 Failure::Error(format!(
                     "no database at {path}: create one with `latchkv load {path} INPUT` or `latchkv put {path} KEY VALUE`, \
-                     or check the path"
+                     without --user, or check the path"
                 ))
             }
             Error::Open(OpenError::Locked { path, by }) => Failure::Error(format!(
@@ -181,7 +188,7 @@ fn denied_by(denied: &Denied, message: String) -> Failure {
             "account {account:?} needs {rights} on {object:?}: `latchkv grant` by one who may gives it"
         ),
         Denied::NamespaceReadOnly { namespace, state } => {
-            let namespace = if namespace.is_empty() { "/" } else { namespace };
+            let namespace = if namespace.is_empty() { UNNAMED } else { namespace };
             format!(
                 "namespace {namespace:?} is read-only ({state}): `latchkv namespace read-only` by one who may ends that"
             )

@@ -9,6 +9,7 @@
 //! password  passwords from a file, the environment or the terminal
 //! terminal  asking without showing
 //! access    the plain API, or a session
+//! interrupt Ctrl-C while a load runs
 //! input/    formats that `load` reads
 //! load/     two passes, sorting, batches, going on after an interruption
 //! read      get, put, del, trees, stat, check, recover
@@ -35,6 +36,7 @@ mod dump_out;
 mod dump_salvage;
 mod exit;
 mod input;
+mod interrupt;
 mod keys;
 mod load;
 mod log_out;
@@ -61,7 +63,11 @@ fn main() -> ExitCode {
     let silent = match failure {
         Failure::BrokenPipe => true,
         Failure::NotFound(_) => quiet,
-        Failure::Usage(_) | Failure::Error(_) | Failure::NotClosed(_) | Failure::Denied(_) => false,
+        Failure::Usage(_)
+        | Failure::Error(_)
+        | Failure::NotClosed(_)
+        | Failure::Denied(_)
+        | Failure::Interrupted(_) => false,
     };
     if !silent {
         eprintln!("latchkv: {failure}");

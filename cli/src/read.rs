@@ -8,6 +8,7 @@ use crate::progress::{Progress, Unit};
 use crate::scan::{key_argument, notate};
 use crate::words::counted;
 use crate::{keys, open, stat_json};
+use indicatif::HumanCount;
 use latchkv::{Denied, Durability, Error};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -100,7 +101,7 @@ pub(crate) fn stat(global: &Global, args: &Stat) -> Outcome {
     } else {
         out += &stats.to_string();
         if stats.log.is_none() {
-            out += &format!("{:<24}{log_bytes} bytes, 0 live\n", "log");
+            out += &format!("{:<24}{} bytes, 0 live\n", "log", HumanCount(log_bytes));
         }
         for (name, records) in &trees {
             let name = keys::escaped(name.as_bytes());

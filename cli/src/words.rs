@@ -1,5 +1,6 @@
 //! Words of messages.
 
+use indicatif::HumanCount;
 use std::io;
 
 /// A noun after its number: `record` for one, `records` else.
@@ -7,9 +8,9 @@ pub(crate) fn plural(count: u64, one: &str) -> String {
     if count == 1 { one.to_owned() } else { format!("{one}s") }
 }
 
-/// A number and its noun: `1 record`, `2 records`.
+/// A number and its noun: `1 record`, `2,000 records`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
-    format!("{count} {}", plural(count, one))
+    format!("{} {}", HumanCount(count), plural(count, one))
 }
 
 /// What the operating system said, without the path of a temporary file, which `tempfile` adds and which says
@@ -30,7 +31,7 @@ mod tests {
     fn one_is_singular_and_all_else_plural() {
         assert_eq!(counted(1, "record"), "1 record");
         assert_eq!(counted(0, "record"), "0 records");
-        assert_eq!(counted(21, "record"), "21 records");
+        assert_eq!(counted(21_940, "record"), "21,940 records");
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn a_page_size_for_a_database_of_another_is_refused() {
     assert!(before == fs::read(place.path("db/data")).expect("there"), "nothing was written");
     assert_eq!(place.ok("get", &["k", "--page-size", "8K"]), "v\n");
     place.ok("put", &["k", "w", "--page-size", "8K"]);
-    assert!(place.ok("stat", &NONE).contains("8192 bytes"));
+    assert!(place.ok("stat", &NONE).contains("8,192 bytes"));
 }
 
 #[test]

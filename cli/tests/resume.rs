@@ -2,6 +2,7 @@
 
 mod common;
 use common::{NONE, Place, kill, program, scaled};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,6 +145,10 @@ fn what_is_in_is_not_loaded_again_and_all_else_is() {
     let ran = place.run("load", &arguments(&input, &["--batch", "500"]));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("was interrupted: going on behind "), "{}", ran.err);
+    assert!(ran.err.contains(" of 2,000 records"), "{}", ran.err);
+    let told = ran.err.split_once("loaded ").expect("it says what it did").1;
+    let more = told.split_once(" more, 2,000 records (").expect("and that it is a rest").0;
+    assert!(more.replace(',', "").parse::<usize>().expect("a number") < ROWS, "{}", ran.err);
     assert_eq!(place.ok("trees", &NONE), "main\n");
     let mut want: std::collections::BTreeMap<String, String> = rows().into_iter().collect();
     let got = place.ok("scan", &["--values"]);
@@ -189,8 +194,124 @@ fn another_input_is_refused_until_the_interrupted_load_is_given_up() {
     assert_eq!(place.ok("count", &["--from", "0", "--to", ":"]), format!("{}\n", distinct()));
 }
 
+/// A load went on in a tree that had been dropped, cleared or renamed, and ended with 0 and without the records of before.
+#[test]
+fn a_load_goes_on_only_in_the_tree_that_it_wrote_to_with_what_it_wrote() {
+    type Meanwhile = fn(&Place, first: &str);
+    let cases: [(Meanwhile, &str); 5] = [
+        (|place, _| drop(place.ok("tree drop", &["main"])), "tree \"main\" was dropped or renamed"),
+        (|place, _| drop(place.ok("tree rename", &["main", "x"])), "was dropped or renamed since"),
+        (
+            |place, _| {
+                place.ok("tree drop", &["main"]);
+                place.ok("tree create", &["main"]);
+            },
+            "tree \"main\" is another one than then",
+        ),
+        (|place, _| drop(place.ok("tree clear", &["main"])), "tree \"main\" was cleared since"),
+        (
+            |place, first| {
+                place.ok("tree clear", &["main"]);
+                place.ok("put", &[first, "put anew"]);
+            },
+            "tree \"main\" was cleared since",
+        ),
+    ];
+    for (meanwhile, why) in cases {
+        let place = Place::new();
+        let input = input(&place, "tsv");
+        interrupted(&place, &input);
+        let keys = place.ok("scan", &NONE);
+        meanwhile(&place, keys.lines().next().expect("something is in"));
+        let before = contents(&place, "db");
+        let message = place.fails(3, "load", &[input.as_os_str()]);
+        assert!(message.contains(why) && message.contains("--restart"), "{message}");
+        assert!(contents(&place, "db") == before, "a refusal writes nothing");
+        place.ok("load", &arguments(&input, &["--restart"]));
+        assert_eq!(place.ok("count", &NONE), format!("{}\n", distinct()), "{why}");
+        assert!(!place.ok("trees", &NONE).contains("latchkv.load"));
+    }
+}
+
 fn distinct() -> usize {
     rows().into_iter().collect::<std::collections::BTreeMap<String, String>>().len()
+}
+
+/// Sends what Ctrl-C sends, and gives the code and the message.
+fn interrupt(child: Child) -> (Option<i32>, String) {
+    let pid = Pid::from_child(&child);
+    // It may have ended by itself.
+    let _ = kill_process(pid, Signal::INT);
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The same load as that of [`start`], with its messages.
+fn start_talking(place: &Place, input: &Path) -> Child {
+    program()
+        .arg("load")
+        .arg(place.path("db"))
+        .arg(input)
+        .args(["--sort-memory", "20K", "--durability", "sync", "--batch", "1"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+}
+
+/// The database was left as after a kill, so that commands that read refused it.
+#[test]
+fn a_load_that_ctrl_c_interrupts_closes_the_database_and_goes_on_later() {
+    let place = Place::new();
+    let input = input(&place, "tsv");
+    let log = place.path("db/log");
+    let ended = (0..50).find_map(|_| {
+        let mut child = start_talking(&place, &input);
+        let written = || fs::read(&log).is_ok_and(|log| has(&log, b"\"written\":7"));
+        while !written() && child.try_wait().expect("it can be asked").is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (code, message) = interrupt(child);
+        if code == Some(130) {
+            return Some(message);
+        }
+        // It was faster than this test. Begin anew.
+        assert_eq!(code, Some(0), "{message}");
+        fs::remove_dir_all(place.path("db")).expect("remove");
+        None
+    });
+    let message = ended.expect("a load can be interrupted");
+    let says = " of 2,000 records are in; the same command again goes on behind what is in";
+    assert!(message.contains("interrupted: ") && message.contains(says), "{message}");
+    assert!(place.ok("count", &NONE).trim().parse::<usize>().expect("a number") > 0);
+    let ran = place.run("load", &[input.as_os_str()]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("going on behind"), "{}", ran.err);
+    assert_eq!(place.ok("count", &NONE), format!("{}\n", distinct()));
+}
+
+#[test]
+fn ctrl_c_before_anything_is_in_takes_the_new_database_away_again() {
+    let place = Place::new();
+    let rows: String = (0..200_000).map(|n| format!("{n:08}\tvalue number {n}\n")).collect();
+    let input = place.file("many.tsv", rows);
+    let ended = (0..50).find_map(|_| {
+        let mut child = start_talking(&place, &input);
+        let is_there = || place.path("db").exists();
+        while !is_there() && child.try_wait().expect("it can be asked").is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (code, message) = interrupt(child);
+        if message.contains("nothing was loaded") {
+            assert_eq!(code, Some(130), "{message}");
+            return Some(message);
+        }
+        // The first records were in before the signal came. Begin anew.
+        fs::remove_dir_all(place.path("db")).expect("remove");
+        None
+    });
+    let message = ended.expect("a load can be interrupted early");
+    assert!(message.contains("the same command again loads all of it"), "{message}");
+    assert!(!place.path("db").exists());
 }
 
 #[test]

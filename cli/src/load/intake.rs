@@ -17,6 +17,7 @@ use super::run::Run;
 use crate::access::is_system;
 use crate::exit::{Failure, Outcome};
 use crate::input::{Place, Sink, Skipped, Value};
+use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 use latchkv::Limits;
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub(super) struct Rules {
     pub(super) accounts: OfAccounts,
     /// Name of the input, for messages.
     pub(super) input: String,
+    /// Looked at before each record.
+    pub(super) interrupts: Interrupts,
 }
 
 impl Rules {
@@ -217,6 +220,7 @@ impl Sink for Intake<'_> {
     }
 
     fn record(&mut self, place: Place<'_>, key: &[u8], value: Value<'_>) -> Outcome {
+        self.rules.interrupts.check()?;
         if let Some(tree) = &self.system_tree {
             match (&self.mode, value) {
                 _ if self.rules.accounts == OfAccounts::LeaveOut => self.skipped(Skipped::Account),
@@ -302,6 +306,7 @@ mod tests {
             tree_default: "main".into(),
             accounts: OfAccounts::Restore,
             input: "in.tsv".into(),
+            interrupts: Interrupts::default(),
         }
     }
 

@@ -29,8 +29,9 @@ use crate::access::{Access, only_one_standard_input};
 use crate::args::{DEFAULT_TREE, Global, Load};
 use crate::exit::{Failure, Outcome};
 use crate::input::{Columns, Input};
+use crate::interrupt::Interrupts;
 use crate::progress::{Progress, Unit};
-use crate::words::{counted, plural};
+use crate::words::counted;
 use indicatif::{HumanBytes, HumanCount};
 use intake::{Intake, Mode, Rules, Tally};
 use latchkv::Db;
@@ -67,7 +68,15 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         (tree, _) => tree,
     };
     let pace = Pace { rows_max: args.batch, durability: args.durability.level() };
+    let interrupts = Interrupts::default();
+    // Not while a password may be asked for, which Ctrl-C ends.
+    if args.who.user.is_none() {
+        interrupts.watch()?;
+    }
     let mut access = Access::or_create(global, &args.db, &args.who, pace.durability)?;
+    if args.who.user.is_some() {
+        interrupts.watch()?;
+    }
     let mut rules = Rules {
         key_bytes_max: 0,
         value_bytes_max: 0,
@@ -81,19 +90,18 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
             None => OfAccounts::Restore,
         },
         input: if is_piped { "standard input".into() } else { args.input.display().to_string() },
+        interrupts,
     };
     rules.set_limits(&access.db().limits());
-    let mut rows_written = 0;
+    let mut is_begun = false;
     let filled = match access.session() {
         Some(session) => single::fill(global, session, &input, &rules, pace.durability),
-        None => {
-            fill(global, access.db(), &input, &mut rules, pace, args.restart, &mut rows_written)
-        }
+        None => fill(global, access.db(), &input, &mut rules, pace, args.restart, &mut is_begun),
     };
-    let (tally, lengths) = match filled {
-        Ok(done) => done,
+    let filled = match filled {
+        Ok(filled) => filled,
         Err(failure) => {
-            if rows_written > 0 {
+            if is_begun {
                 access.keep();
             }
             access.abandon();
@@ -101,11 +109,21 @@ pub(crate) fn load(global: &Global, args: Load) -> Outcome {
         }
     };
     access.close().map_err(not_closed)?;
-    report(global, &tally, &lengths, started);
+    report(global, &filled, started);
     Ok(())
 }
 
-/// Reads and writes; on failure says what is in the database.
+/// What a load has done.
+#[derive(Debug)]
+struct Filled {
+    tally: Tally,
+    /// Records that an earlier load, which was interrupted, had brought in.
+    before: u64,
+    /// Each tree with the number of its records.
+    lengths: Vec<(String, u64)>,
+}
+
+/// Reads and writes; on failure says what is in the database. `is_begun` is set if something is.
 fn fill(
     global: &Global,
     db: &Db,
@@ -113,8 +131,8 @@ fn fill(
     rules: &mut Rules,
     pace: Pace,
     restart: bool,
-    rows_written: &mut u64,
-) -> Outcome<(Tally, Vec<(String, u64)>)> {
+    is_begun: &mut bool,
+) -> Outcome<Filled> {
     let unfinished = if restart { None } else { LoadProgress::find(db)? };
     if let Some(unfinished) = &unfinished {
         rules.sort_bytes_max = unfinished.sort_memory;
@@ -122,19 +140,20 @@ fn fill(
     let rules = &*rules;
     let reading = || Progress::start(global.quiet, "reading", Unit::Bytes, input.bytes());
     let mut first = Intake::new(rules, Mode::Gather(Run::default()), reading());
-    let more = if unfinished.is_some() { "more " } else { "" };
-    let mut nothing = format!("nothing {more}was loaded; once this is mended, load again");
-    input.read(&mut first).map_err(|failure| with_note(failure, &nothing))?;
+    let goes_on = unfinished.is_some();
+    let mut nothing = if goes_on { "nothing more was loaded" } else { "nothing was loaded" };
+    input.read(&mut first).map_err(|failure| with_note(failure, nothing, goes_on))?;
     let Intake { mode, tally, trees, fingerprint, accounts, .. } = first;
 
-    let goes_on = unfinished.is_some();
     if restart {
         LoadProgress::forget(db)?;
     }
+    let mut bound = None;
     let progress = match unfinished {
         None => LoadProgress::new(&rules.input, &fingerprint, rules.sort_bytes_max),
         Some(unfinished) => {
             unfinished.check(&rules.input, &fingerprint)?;
+            bound = Some(unfinished.check_trees(db)?);
             if !global.quiet {
                 let (done, all) = (HumanCount(unfinished.done()), HumanCount(unfinished.records));
                 eprintln!(
@@ -145,9 +164,10 @@ fn fill(
         }
     };
     if restore::restore(db, &accounts, &rules.input)
-        .map_err(|failure| with_note(failure, &nothing))?
+        .map_err(|failure| with_note(failure, nothing, goes_on))?
     {
-        nothing = "only the accounts are in; once this is mended, load again".into();
+        *is_begun = true;
+        nothing = "only the accounts are in";
         if !global.quiet {
             eprintln!(
                 "accounts and namespaces restored: {}",
@@ -155,10 +175,10 @@ fn fill(
             );
         }
     }
-    let pass_over = progress.finished;
-    let mut writer = Writer::new(db, pace, progress, global.quiet);
-    if goes_on {
-        writer.adopt_progress_tree()?;
+    let (pass_over, before, all) = (progress.finished, progress.done(), progress.records);
+    let mut writer = Writer::new(db, pace, progress, rules.interrupts.clone(), global.quiet);
+    if let Some(bound) = bound {
+        writer.adopt_progress_tree(bound)?;
     }
     let (written, tally) = match mode {
         Mode::Gather(mut run) => {
@@ -175,31 +195,36 @@ fn fill(
         }
     };
     let finished = written.and_then(|()| writer.finish(&trees));
-    *rows_written = writer.rows_written();
+    let (rows, done) = (writer.rows_written(), writer.progress().done());
+    *is_begun |= rows > 0;
     drop(writer);
-    finished.map_err(|failure| {
-        let remains = match *rows_written {
-            0 => nothing,
-            rows => format!(
-                "{} {} in; once this is mended, load again: it goes on behind",
-                counted(rows, "record"),
-                if rows == 1 { "is" } else { "are" }
-            ),
-        };
-        with_note(failure, &remains)
+    finished.map_err(|failure| match rows {
+        0 => with_note(failure, nothing, goes_on),
+        _ => {
+            let is_in = format!("{} of {} are in", HumanCount(done), counted(all, "record"));
+            with_note(failure, &is_in, true)
+        }
     })?;
     let mut lengths = Vec::new();
     for name in trees {
         let length = db.tree(&name)?.len()?;
         lengths.push((name, length));
     }
-    Ok((tally, lengths))
+    Ok(Filled { tally, before, lengths })
 }
 
-/// Says what a failure has left behind.
-fn with_note(failure: Failure, note: &str) -> Failure {
+/// Says what a failure has left behind, and what the next load does.
+fn with_note(failure: Failure, is_in: &str, goes_on: bool) -> Failure {
     match failure {
-        Failure::Error(message) => Failure::Error(format!("{message}\n{note}")),
+        Failure::Error(message) => {
+            let there = if goes_on { ": it goes on behind what is in" } else { "" };
+            let next = format!("once this is mended, load again{there}");
+            Failure::Error(format!("{message}\n{is_in}; {next}"))
+        }
+        Failure::Interrupted(message) => {
+            let next = if goes_on { "goes on behind what is in" } else { "loads all of it" };
+            Failure::Interrupted(format!("{message}: {is_in}; the same command again {next}"))
+        }
         other => other,
     }
 }
@@ -212,7 +237,8 @@ fn not_closed(failure: Failure) -> Failure {
     ))
 }
 
-fn report(global: &Global, tally: &Tally, lengths: &[(String, u64)], started: Instant) {
+fn report(global: &Global, filled: &Filled, started: Instant) {
+    let Filled { tally, before, lengths } = filled;
     for line in &tally.bad_shown {
         eprintln!("left out: {line}");
     }
@@ -229,10 +255,17 @@ fn report(global: &Global, tally: &Tally, lengths: &[(String, u64)], started: In
         eprintln!("not loaded: {}", what.told(*count));
     }
     let seconds = started.elapsed().as_secs_f64();
-    let (records, bytes) = (HumanCount(tally.records), HumanBytes(tally.bytes));
-    let noun = plural(tally.records, "record");
-    eprintln!("loaded {records} {noun}, {bytes}, in {seconds:.1} s");
+    let (all, bytes) = (counted(tally.records, "record"), HumanBytes(tally.bytes));
+    match tally.records.saturating_sub(*before) {
+        more if *before > 0 => {
+            eprintln!(
+                "loaded {} more, {all} ({bytes}) in all, in {seconds:.1} s",
+                HumanCount(more)
+            );
+        }
+        _ => eprintln!("loaded {all}, {bytes}, in {seconds:.1} s"),
+    }
     for (name, length) in lengths {
-        eprintln!("tree {name:?} has {} {}", HumanCount(*length), plural(*length, "record"));
+        eprintln!("tree {name:?} has {}", counted(*length, "record"));
     }
 }

@@ -1,8 +1,9 @@
 //! Where a load is, kept in the database by the load's own commits, so that another can go on from there.
 //!
 //! ```text
-//! tree latchkv.load:  progress -> {"version":1, "input":.., "records":.., "bytes":.., "hash":.., "sort_memory":..,
-//!                                  "finished":.., "written":..}
+//! tree latchkv.load:  progress -> {"version":2, "input":.., "records":.., "bytes":.., "hash":.., "sort_memory":..,
+//!                                  "finished":.., "written":.., "latest":{"tree":.., "key":..}}
+//!                     tree NAME -> {"id":.., "first":key}      for each tree that it has written to
 //!
 //! input    | piece 1 | piece 2 | piece 3 | ...      pieces of one sort memory each, in the order of the input
 //!                              | sorted: ####......  |
@@ -15,13 +16,20 @@
 //! - \[R2\] A load goes on only with the same records in the same order for the same trees: their fingerprint
 //!   is taken anew, from the whole input, before anything is written. With them, pieces and their order follow.
 //! - \[R3\] A folder's files that were only looked at are known by length and time of change.
+//! - \[R4\] A load goes on only in the trees that it has written to, with what it has written: each has the id that it
+//!   had, which a tree of the same name that is made anew has not, and the first key that was put into it; the tree of
+//!   the last commit has that commit's last key too. A tree that was cleared has neither. Who deletes one of these keys
+//!   stops the load as well: it cannot be told from clearing, and no record is to be lost.
 //!
 //! Tested in `tests/kill.rs` and `tests/resume.rs`, with kills.
 
 use crate::exit::{Failure, Outcome};
 use crate::input::{Place, Value};
-use latchkv::Db;
+use crate::keys::escaped;
+use indicatif::HumanCount;
+use latchkv::{Db, Tree};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use xxhash_rust::xxh3::Xxh3;
@@ -30,8 +38,31 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) const PROGRESS_TREE: &str = "latchkv.load";
 /// Key of the progress in it.
 pub(super) const PROGRESS_KEY: &[u8] = b"progress";
+/// What the keys of the records about trees begin with.
+const TREE_KEY: &str = "tree ";
 /// Version of what is kept, and of the order in which a load writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// A tree as the load first wrote to it (\[R4\]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Bound {
+    id: u32,
+    first: Vec<u8>,
+}
+
+/// The record of a tree to which the load writes for the first time, `first` being the first key.
+pub(super) fn bound(tree: &Tree, first: &[u8]) -> (String, Vec<u8>) {
+    let bound = Bound { id: tree.id().0, first: first.to_vec() };
+    let value = serde_json::to_vec(&bound).expect("numbers become JSON");
+    (format!("{TREE_KEY}{}", tree.name()), value)
+}
+
+/// The last record of a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Latest {
+    tree: String,
+    key: Vec<u8>,
+}
 
 /// What an input is known by.
 #[derive(Default)]
@@ -100,6 +131,8 @@ pub(super) struct Progress {
     pub(super) finished: u64,
     /// Records of the piece after them that are in, by the order in which they are written.
     pub(super) written: u64,
+    /// The last of those that are in.
+    latest: Option<Latest>,
 }
 
 impl Progress {
@@ -114,7 +147,13 @@ impl Progress {
             sort_memory,
             finished: 0,
             written: 0,
+            latest: None,
         }
+    }
+
+    /// The last record of the commit that is to come.
+    pub(super) fn set_latest(&mut self, tree: &str, key: &[u8]) {
+        self.latest = Some(Latest { tree: tree.to_owned(), key: key.to_vec() });
     }
 
     /// The progress of a load into this database that was interrupted.
@@ -152,12 +191,63 @@ impl Progress {
             false => format!("{input} does not hold the same records for the same trees"),
         };
         Err(Failure::Error(format!(
-            "a load of {} into this database was interrupted behind {} of {} records, and {what}: load what was \
-             loaded then, to finish it, or give --restart to leave it as it is and load {input} from its start",
-            self.input,
-            self.done(),
-            self.records,
+            "{}, and {what}: load what was loaded then, to finish it, or give --restart to leave it as it is and load \
+             {input} from its start",
+            self.interrupted()
         )))
+    }
+
+    /// Fails unless the trees are those that were written to, with what was written (\[R4\]). Gives their names.
+    pub(super) fn check_trees(&self, db: &Db) -> Outcome<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        let Some(progress) = db.open_tree(PROGRESS_TREE)? else { return Ok(names) };
+        for entry in progress.prefix(TREE_KEY) {
+            let entry = entry?;
+            let name = std::str::from_utf8(&entry.key()[TREE_KEY.len()..]).ok();
+            let bound = serde_json::from_slice::<Bound>(entry.value()).ok();
+            let (Some(name), Some(bound)) = (name, bound) else {
+                return Err(
+                    self.not_here(format!("what it noted in {PROGRESS_TREE:?} makes no sense"))
+                );
+            };
+            let Some(tree) = db.open_tree(name)? else {
+                return Err(self.not_here(format!("tree {name:?} was dropped or renamed since")));
+            };
+            if tree.id().0 != bound.id {
+                return Err(self.not_here(format!("tree {name:?} is another one than then")));
+            }
+            let latest = self.latest.as_ref().filter(|latest| latest.tree == name);
+            let witnesses = [Some(&bound.first), latest.map(|latest| &latest.key)];
+            for key in witnesses.into_iter().flatten() {
+                if !tree.contains(key)? {
+                    return Err(self.not_here(format!(
+                        "tree {name:?} was cleared since, or has lost the key \"{}\"",
+                        escaped(key)
+                    )));
+                }
+            }
+            names.insert(name.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// It cannot go on, for this reason.
+    fn not_here(&self, why: String) -> Failure {
+        Failure::Error(format!(
+            "{}, but {why}: to go on would leave out what was in. Give --restart to load all of it from its start; what \
+             there is stays",
+            self.interrupted()
+        ))
+    }
+
+    /// Where it was interrupted.
+    fn interrupted(&self) -> String {
+        format!(
+            "a load of {} into this database was interrupted behind {} of {} records",
+            self.input,
+            HumanCount(self.done()),
+            HumanCount(self.records)
+        )
     }
 
     /// Records that need not be written again, those of equal keys counted once within a piece.
@@ -172,7 +262,7 @@ impl Progress {
 
     /// What is kept in the database.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and a text become JSON")
+        serde_json::to_vec(self).expect("numbers and texts become JSON")
     }
 }
 
@@ -214,6 +304,7 @@ mod tests {
     fn progress_is_read_back_as_it_was_kept() {
         let mut progress = Progress::new("in \"x\"\n", &of(&[("t", "k", "v")]), u64::MAX);
         (progress.finished, progress.written) = (7, 9);
+        progress.set_latest("t", b"\xff\0");
         let read: Progress = serde_json::from_slice(&progress.to_bytes()).expect("JSON");
         assert_eq!(read, progress);
     }

@@ -126,6 +126,16 @@ impl<'a> Records<'a> {
         self.records.len() as u64
     }
 
+    /// The first key.
+    pub(super) fn first_key(&self) -> Option<&'a [u8]> {
+        self.records.first().map(|record| record.key(self.bytes))
+    }
+
+    /// The last key.
+    pub(super) fn last_key(&self) -> Option<&'a [u8]> {
+        self.records.last().map(|record| record.key(self.bytes))
+    }
+
     /// All but the first `count`.
     pub(super) fn skip(&self, count: u64) -> Records<'a> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);

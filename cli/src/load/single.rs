@@ -5,13 +5,15 @@
 //!
 //! Tested in `tests/sessions.rs`.
 
-use super::intake::{Intake, Mode, PieceWriter, Rules, Tally};
+use super::Filled;
+use super::intake::{Intake, Mode, PieceWriter, Rules};
 use super::run::Run;
 use super::with_note;
 use crate::access::session_tree_to_fill;
 use crate::args::Global;
 use crate::exit::Outcome;
 use crate::input::Input;
+use crate::interrupt::Interrupts;
 use crate::progress::{Progress, Unit};
 use latchkv::{
     Denied, Durability, Error, Session, SessionTransaction, SessionTree, TransactionOptions,
@@ -24,8 +26,8 @@ pub(super) fn fill(
     input: &Input,
     rules: &Rules,
     durability: Durability,
-) -> Outcome<(Tally, Vec<(String, u64)>)> {
-    let note = |failure| with_note(failure, "nothing was loaded; once this is mended, load again");
+) -> Outcome<Filled> {
+    let note = |failure| with_note(failure, "nothing was loaded", false);
     let reading = Progress::start(global.quiet, "reading", Unit::Bytes, input.bytes());
     let mut first = Intake::new(rules, Mode::Gather(Run::default()), reading);
     input.read(&mut first).map_err(note)?;
@@ -37,6 +39,7 @@ pub(super) fn fill(
     let mut writer = SingleWriter {
         trees: &trees,
         transaction: session.begin_with(&TransactionOptions::new().durability(durability))?,
+        interrupts: rules.interrupts.clone(),
         shown,
     };
     let (written, tally) = match mode {
@@ -67,13 +70,14 @@ pub(super) fn fill(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((tally, lengths))
+    Ok(Filled { tally, before: 0, lengths })
 }
 
 /// Writes into the trees of one transaction, which are in the order of their names in the input.
 struct SingleWriter<'s, 't> {
     trees: &'t [SessionTree<'s>],
     transaction: SessionTransaction<'s>,
+    interrupts: Interrupts,
     shown: Progress,
 }
 
@@ -88,6 +92,7 @@ impl PieceWriter for SingleWriter<'_, '_> {
         for (index, records) in run.trees() {
             let tree = &self.trees[index as usize];
             for (key, value) in records.iter() {
+                self.interrupts.check()?;
                 self.transaction.put(tree, key, value)?;
                 self.shown.add(1);
             }

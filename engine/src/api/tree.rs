@@ -6,6 +6,7 @@ use super::shared::Handle;
 use super::watch::Watch;
 use crate::btree::{Btree, Swap, TreeCore};
 use crate::error::{Corruption, Denied, Error, Result, Usage};
+use crate::id::TreeId;
 use crate::name::NameRef;
 use crate::pool::Pool;
 use crate::txn::{Change, Ledger, Target};
@@ -161,6 +162,12 @@ impl Tree {
     /// The name by which this handle was opened.
     pub fn name(&self) -> &str {
         self.target.name.as_str()
+    }
+
+    /// What tells it from every other tree that this database has had or will have: it stays when the tree gets another
+    /// name, and a tree that is dropped and made anew has another one.
+    pub fn id(&self) -> TreeId {
+        self.target.core.id
     }
 
     /// The value of `key`, as a copy.
