@@ -52,7 +52,7 @@ impl Db {
         let log = ledger.defining();
         let core = match shared.catalog.get(&shared.pool, name)? {
             Some(core) => core,
-            None => shared.catalog.get_or_create(&shared.pool, name.checked_parts()?, &log)?,
+            None => shared.catalog.get_or_create(&shared.pool, name.for_new_tree()?, &log)?,
         };
         ledger.log.acknowledge(log.end(), shared.durability)?;
         Ok(self.handle_of(core, name))
@@ -143,7 +143,7 @@ impl Db {
     /// [`Error::Poisoned`](crate::Error::Poisoned).
     pub fn rename_tree(&self, from: impl AsName, to: impl AsName) -> Result<()> {
         let from = from.as_name()?.ordinary()?;
-        let to = to.as_name()?.checked_parts()?.ordinary()?;
+        let to = to.as_name()?.for_new_tree()?.ordinary()?;
         let shared = self.shared();
         shared.check_writable("rename a tree")?;
         let ledger = shared.ledger("rename a tree")?;

@@ -43,7 +43,8 @@ pub fn names_hashed() -> u64 {
 /// The name of a tree with its hashes, checked once. Cheap to clone.
 ///
 /// Names are UTF-8, of 1 to 255 bytes, without control characters. What stands before the first `/` is the namespace;
-/// if there is one, neither part may be empty. A name without it is in the unnamed namespace.
+/// if there is one, neither part may be empty. A name without it is in the unnamed namespace. No tree can be made with a
+/// part that is `*` alone, which stands for all trees where rights are granted.
 ///
 /// ```
 /// # fn main() -> latchkv::Result<()> {
@@ -142,7 +143,7 @@ impl<'a> NameRef<'a> {
     }
 
     /// Refuses a name with an empty part.
-    pub(crate) fn checked_parts(self) -> Result<NameRef<'a>> {
+    fn checked_parts(self) -> Result<NameRef<'a>> {
         let bare = self.namespace_len == 0;
         let why = if bare && self.text.starts_with('/') {
             "its namespace is empty"
@@ -152,6 +153,15 @@ impl<'a> NameRef<'a> {
             return Ok(self);
         };
         Err(bad_name(self.text, why))
+    }
+
+    /// Refuses a name that no new tree may have: with an empty part, or with one that is `*`, on which nothing could be
+    /// granted, since it stands for everything, or for all of a namespace.
+    pub(crate) fn for_new_tree(self) -> Result<NameRef<'a>> {
+        if self.namespace() == "*" || self.tree() == "*" {
+            return Err(bad_name(self.text, "a part of it is *, which stands for all trees"));
+        }
+        self.checked_parts()
     }
 
     /// Refuses the name of a tree of the system.

@@ -83,7 +83,7 @@ impl Session {
     /// [`Usage::TreeExists`], [`Usage::NoSuchNamespace`], [`Usage::BadName`], those of [`Db::tree`](crate::Db::tree), and
     /// see [`Session`].
     pub fn create_tree(&self, name: impl AsName) -> Result<()> {
-        let name = name.as_name()?;
+        let name = name.as_name()?.for_new_tree()?;
         self.alone("create a tree", &[(name, Rights::CREATE)], || {
             self.check_namespace(name)?;
             if self.db().open_tree(name)?.is_some() {
@@ -114,7 +114,7 @@ impl Session {
     /// # Errors
     /// Those of [`Db::rename_tree`](crate::Db::rename_tree), [`Usage::NoSuchNamespace`], and see [`Session`].
     pub fn rename_tree(&self, from: impl AsName, to: impl AsName) -> Result<()> {
-        let (from, to) = (from.as_name()?, to.as_name()?);
+        let (from, to) = (from.as_name()?, to.as_name()?.for_new_tree()?);
         let trees = [(from, Rights::DROP), (to, Rights::CREATE)];
         self.alone("rename a tree", &trees, || {
             self.check_namespace(to)?;
@@ -181,7 +181,7 @@ impl Session {
         Ok(names)
     }
 
-    /// The namespaces, with their states, ascending.
+    /// The namespaces with their states, ascending; the first is the unnamed one, which is always there.
     ///
     /// # Errors
     /// See [`Session`].
@@ -193,7 +193,7 @@ impl Session {
     /// Makes a namespace. Needs CREATE on it.
     ///
     /// # Errors
-    /// [`Usage::NamespaceExists`], [`Usage::BadObject`], those of a commit, and see [`Session`].
+    /// [`Usage::NamespaceExists`], [`Usage::BadObject`] (for `*`, too), those of a commit, and see [`Session`].
     pub fn create_namespace(&self, namespace: &str) -> Result<()> {
         let accounts = &self.state().accounts;
         let created = accounts.create_namespace(self.db(), self.account, namespace);
@@ -205,8 +205,9 @@ impl Session {
     /// Forgets a namespace. Needs DROP on it. What was granted on it stays.
     ///
     /// # Errors
-    /// [`Usage::NamespaceInUse`] if there are trees in it, [`Usage::NoSuchNamespace`],
-    /// [`Denied::NamespaceReadOnly`](crate::Denied::NamespaceReadOnly), those of a commit, and see [`Session`].
+    /// [`Usage::NamespaceInUse`] if there are trees in it, [`Usage::NoSuchNamespace`], [`Usage::BadObject`] for the
+    /// unnamed one, [`Denied::NamespaceReadOnly`](crate::Denied::NamespaceReadOnly), those of a commit, and see
+    /// [`Session`].
     pub fn drop_namespace(&self, namespace: &str) -> Result<()> {
         let op = "drop a namespace";
         self.check(op, Rights::DROP, &Object::Namespace(namespace.to_owned()))?;
@@ -230,7 +231,7 @@ impl Session {
     /// MAINTENANCE on it; SUPER, if it is or becomes [`ReadOnly::Super`].
     ///
     /// # Errors
-    /// [`Usage::BadObject`], those of a commit, and see [`Session`].
+    /// [`Usage::NoSuchNamespace`], [`Usage::BadObject`], those of a commit, and see [`Session`].
     pub fn set_read_only(&self, namespace: &str, state: ReadOnly) -> Result<()> {
         let object = Object::Namespace(namespace.to_owned());
         let op = "set a namespace read-only";

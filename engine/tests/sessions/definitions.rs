@@ -6,6 +6,31 @@ use latchkv::{Denied, Error, LockError, Policy, Rights, Usage};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A tree named `*` could be made, and rights on it be granted only with all of its namespace.
+#[test]
+fn no_tree_is_made_with_a_name_that_stands_for_others() {
+    let (db, _sessions, root) = begun(Policy::Lazy);
+    root.create_namespace("shop").expect("new");
+    root.create_tree("shop/t").expect("new");
+    for name in ["*", "shop/*", "*/t"] {
+        for answer in [
+            root.create_tree(name),
+            root.rename_tree("shop/t", name),
+            db.tree(name).map(drop),
+            db.rename_tree("shop/t", name),
+        ] {
+            assert!(
+                matches!(answer, Err(Error::Usage(Usage::BadName { .. }))),
+                "{name} {answer:?}"
+            );
+        }
+        assert!(db.open_tree(name).expect("a name that an old tree may have").is_none());
+    }
+    // A star within a part is a letter like others.
+    root.create_tree("shop/2026*").expect("new");
+    grant(&root, "root", "shop/2026*", Rights::READ);
+}
+
 #[test]
 fn rights_go_by_names_so_a_rename_takes_them_from_what_is_open() {
     under_both(|policy| {
