@@ -211,8 +211,9 @@ pub enum Denied {
     /// No account has this name, or the password is not its own, or it is a role: which, is not said.
     #[error("wrong name or password")]
     Login,
-    /// Too many logins by this name failed, whether an account has it or not.
-    #[error("too many failed logins by this name: wait for {retry_after:?}")]
+    /// Too many logins by this name failed, whether an account has it or not: 5 and more since the last that succeeded. The
+    /// next has to wait for a second then, and twice as long after each further failure, up to 15 minutes.
+    #[error("too many failed logins by this name: wait for {} s", whole_seconds(*retry_after))]
     LoginLocked {
         /// After how long the next try is looked at.
         retry_after: std::time::Duration,
@@ -222,13 +223,13 @@ pub enum Denied {
     NeedsRights {
         /// The account.
         account: String,
-        /// What it needs, as [`Rights`](crate::Rights) are written.
+        /// What it is missing of what it needs, as [`Rights`](crate::Rights) are written.
         rights: String,
         /// On what, as an [`Object`](crate::Object) is written.
         object: String,
     },
     /// The namespace is read-only, for this account at least.
-    #[error("namespace {namespace:?} is read-only ({state}): change its state first")]
+    #[error("namespace {:?} is read-only ({state}): change its state first", shown(namespace))]
     NamespaceReadOnly {
         /// The namespace; empty if it is the unnamed one.
         namespace: String,
@@ -247,6 +248,16 @@ pub enum Denied {
     /// Nobody who can log in would have SUPER any more.
     #[error("no user would be left that has SUPER on everything: grant it to another first")]
     LastAdministrator,
+}
+
+/// A namespace in a message: the unnamed one is `/`.
+fn shown(namespace: &str) -> &str {
+    if namespace.is_empty() { "/" } else { namespace }
+}
+
+/// Rounded up: who waits so long has waited enough.
+fn whole_seconds(time: std::time::Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// What was wrong with a call.
@@ -416,10 +427,10 @@ pub enum Usage {
         object: String,
     },
     /// No namespace has this name.
-    #[error("no namespace is named {0:?}")]
+    #[error("no namespace is named {:?}", shown(.0))]
     NoSuchNamespace(String),
     /// A namespace has this name already.
-    #[error("a namespace is named {0:?} already")]
+    #[error("a namespace is named {:?} already", shown(.0))]
     NamespaceExists(String),
     /// A record of accounts that were to be restored makes no sense. None was restored.
     #[error("record {record:?} of {tree:?} cannot be restored: {why}")]
@@ -443,7 +454,10 @@ pub enum Usage {
     #[error("the batch is another session's: write it by the session that it was begun in")]
     OtherSessionsBatch,
     /// A namespace that has trees was to be dropped.
-    #[error("namespace {namespace:?} has trees, {tree:?} is one: drop them or rename them first")]
+    #[error(
+        "namespace {:?} has trees, {tree:?} is one: drop them or rename them first",
+        shown(namespace)
+    )]
     NamespaceInUse {
         /// The namespace.
         namespace: String,

@@ -86,7 +86,11 @@ impl Content {
             }
             SystemTree::Namespaces => {
                 let (namespace, state) = record::decode_namespace(key, value)?;
-                self.namespaces.insert(namespace.to_owned(), state);
+                // Under its old key the unnamed one counts only if it has no other.
+                let is_old = key == record::UNNAMED_BEFORE;
+                if !(is_old && self.namespaces.contains_key(namespace)) {
+                    self.namespaces.insert(namespace.to_owned(), state);
+                }
             }
         }
         Some(())
@@ -263,13 +267,19 @@ impl Draft {
         }
     }
 
-    /// The state of a namespace, which exists from then on; without one it does not.
+    /// The state of a namespace, which exists from then on; without one it does not. The unnamed one always does, and
+    /// has a record only while it is read-only.
     pub(super) fn set_namespace(&mut self, namespace: &str, state: Option<ReadOnly>) {
+        let is_unnamed = namespace.is_empty();
+        let state = state.filter(|&state| !is_unnamed || state != ReadOnly::No);
         let before = match state {
             Some(state) => self.content.namespaces.insert(namespace.to_owned(), state),
             None => self.content.namespaces.remove(namespace),
         };
         if before != state {
+            if is_unnamed {
+                self.edit(SystemTree::Namespaces, record::UNNAMED_BEFORE.to_vec(), None);
+            }
             let value = state.map(|state| record::encode_state(state).to_vec());
             self.edit(SystemTree::Namespaces, record::namespace_key(namespace), value);
         }

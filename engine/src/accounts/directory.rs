@@ -190,9 +190,11 @@ impl Directory {
         namespace.is_empty() || self.content.namespaces.contains_key(namespace)
     }
 
-    /// The namespaces that were created or have had a state set, ascending.
+    /// The namespaces, ascending: the unnamed one, and those that were created.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = (&str, ReadOnly)> {
-        self.content.namespaces.iter().map(|(namespace, &state)| (namespace.as_str(), state))
+        let named = self.content.namespaces.iter().filter(|(namespace, _)| !namespace.is_empty());
+        let named = named.map(|(namespace, &state)| (namespace.as_str(), state));
+        std::iter::once(("", self.namespace_state(""))).chain(named)
     }
 
     /// Every account, ascending by name.

@@ -19,7 +19,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What rights are granted on: everything (`*`), a namespace (`shop/*`, and `/*` for the unnamed one), or a tree
-/// (`shop/orders`, and `orders` in the unnamed one). A wider object holds the narrower ones.
+/// (`shop/orders`, and `orders` in the unnamed one). A wider object holds the narrower ones. An object is a name: rights on
+/// it stay when a tree is dropped, hold for the next tree of that name, and do not follow a tree that is renamed.
 ///
 /// ```
 /// use latchkv::Object;

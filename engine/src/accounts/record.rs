@@ -5,10 +5,11 @@
 //! | `latchkv/accounts` | name | `[1][kind][0 : 6 bytes][id : 8 bytes]`, then the PHC string of a user |
 //! | `latchkv/members` | member `\0` role | `[1]` |
 //! | `latchkv/grants` | grantee `\0` object as text | `[1][0][rights : 2 bytes]` |
-//! | `latchkv/namespaces` | namespace, empty for the unnamed one | `[1][state]` |
+//! | `latchkv/namespaces` | namespace, `/` for the unnamed one | `[1][state]` |
 //!
 //! The first byte of a value is the version of its layout. Numbers are little-endian. Kind: `u` user, `r` role. State:
-//! `0` no, `1` yes, `2` super. No name holds `\0`, so keys are unambiguous, and one grantee's grants lie together.
+//! `0` no, `1` yes, `2` super. The unnamed namespace has a record only while it is read-only; in old files its key is
+//! empty, which is read still, but no longer written, since LMDB takes no empty keys out of a dump. No name holds `\0`, so keys are unambiguous, and one grantee's grants lie together.
 //!
 //! * [B1] What is read is what was written, or nothing: lengths, padding, names, objects and bits are all checked, and
 //!   no bytes make the reading panic.
@@ -134,8 +135,14 @@ pub(super) fn decode_grant(key: &[u8], value: &[u8]) -> Option<(AccountName, Obj
     object.grantable().contains(rights).then_some((grantee, object, rights))
 }
 
+/// Key of the unnamed namespace, which no other can have.
+const UNNAMED: &str = "/";
+/// The same in old files.
+pub(super) const UNNAMED_BEFORE: &[u8] = b"";
+
 pub(super) fn namespace_key(namespace: &str) -> Vec<u8> {
-    namespace.as_bytes().to_vec()
+    let key = if namespace.is_empty() { UNNAMED } else { namespace };
+    key.as_bytes().to_vec()
 }
 
 pub(super) fn encode_state(state: ReadOnly) -> [u8; 2] {
@@ -144,7 +151,10 @@ pub(super) fn encode_state(state: ReadOnly) -> [u8; 2] {
 
 /// The name of a namespace and its state. A state that cannot be read is `Yes`; a name that cannot is nothing.
 pub(super) fn decode_namespace<'k>(key: &'k [u8], value: &[u8]) -> Option<(&'k str, ReadOnly)> {
-    let namespace = std::str::from_utf8(key).ok()?;
+    let namespace = match std::str::from_utf8(key).ok()? {
+        UNNAMED => "",
+        namespace => namespace,
+    };
     check_namespace(namespace).ok()?;
     let state = match value {
         &[VERSION, code] => ReadOnly::from_code(code),
@@ -184,10 +194,12 @@ mod tests {
         }
         for namespace in ["", "shop", "*"] {
             for state in [ReadOnly::No, ReadOnly::Yes, ReadOnly::Super] {
-                let read = decode_namespace(namespace.as_bytes(), &encode_state(state));
-                assert_eq!(read, Some((namespace, state)));
+                let key = namespace_key(namespace);
+                assert_eq!(decode_namespace(&key, &encode_state(state)), Some((namespace, state)));
             }
         }
+        let before = decode_namespace(UNNAMED_BEFORE, &encode_state(ReadOnly::Super));
+        assert_eq!(before, Some(("", ReadOnly::Super)));
     }
 
     /// The bytes on disk: a change here needs a new version.
@@ -202,6 +214,8 @@ mod tests {
         assert_eq!(grant_key(&name("ada"), &Object::Namespace("shop".into())), b"ada\0shop/*");
         assert_eq!(encode_rights(Rights::MAINTENANCE | Rights::WRITE), [1, 0, 0x42, 0]);
         assert_eq!(encode_state(ReadOnly::Super), [1, 2]);
+        assert_eq!(namespace_key("shop"), b"shop");
+        assert_eq!(namespace_key(""), b"/", "LMDB takes no empty keys");
     }
 
     #[test]

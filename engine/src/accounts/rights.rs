@@ -12,8 +12,24 @@ use std::fmt;
 use std::ops::BitOr;
 use std::str::FromStr;
 
-/// A set of rights. What each allows follows from the object that it is granted on; see
-/// [`Object`](super::Object).
+/// A set of rights. Each is granted on an [`Object`](super::Object), and allows what it says with the trees that the object
+/// holds:
+///
+/// | right | allows |
+/// |---|---|
+/// | READ | reading records: `get`, ranges, `len`, snapshots, watches |
+/// | WRITE | putting and deleting records; clearing a tree, together with DROP |
+/// | CREATE | making trees, and giving a tree a name that the object holds; making the namespace |
+/// | DROP | dropping trees, taking a tree its name, clearing it (with WRITE); dropping the namespace |
+/// | GRANT | granting what one holds oneself on the object, and revoking it |
+/// | MAINTENANCE | writing while the namespace is read-only, setting that state, rebuilding trees; on everything also checkpoints, `check_database` and `stats`. On everything or a namespace |
+/// | SUPER | users, roles and anybody's password; granting and revoking every right, held or not; writing in read-only namespaces, and every state of them; audit events; reading the system's trees; backups, with READ. On everything only |
+///
+/// No right contains another: who has SUPER and not READ reads no records, but can grant itself READ. So SUPER is the last
+/// resort for rights that nobody has any more, and there is always a user who has it.
+///
+/// Rights go by names, not by trees: they are there before a tree is made, stay when it is dropped and hold for the next of
+/// that name, and do not follow a tree that gets another name.
 ///
 /// ```
 /// use latchkv::Rights;
@@ -47,9 +63,9 @@ impl Rights {
     pub const CREATE: Rights = Rights(1 << 2);
     /// To drop, clear and rename trees, and to drop namespaces.
     pub const DROP: Rights = Rights(1 << 3);
-    /// To grant to others what one holds oneself, and to take it away.
+    /// To grant what one holds oneself, and to take it away.
     pub const GRANT: Rights = Rights(1 << 4);
-    /// To change accounts and roles, and every state of a namespace. Granted on everything only.
+    /// To change accounts, roles, every right and every state of a namespace. Granted on everything only.
     pub const SUPER: Rights = Rights(1 << 5);
     /// To write in a namespace that is read-only, and to make it so. Granted on everything or on a namespace.
     pub const MAINTENANCE: Rights = Rights(1 << 6);

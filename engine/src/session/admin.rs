@@ -101,7 +101,8 @@ impl Session {
         Ok(())
     }
 
-    /// Grants rights on an object. Needs GRANT on it, and the rights themselves.
+    /// Grants rights on an object. Needs GRANT on it, and the rights themselves; or SUPER, which is the last resort for
+    /// rights that nobody has any more. The object need not be there: rights go by names.
     ///
     /// # Errors
     /// [`Usage::NoSuchAccount`](crate::Usage::NoSuchAccount), [`Denied::SystemTree`], and see [`Session`].

@@ -33,7 +33,7 @@ pub enum AuditKind {
     Denied {
         /// What was called.
         op: &'static str,
-        /// Rights that were needed.
+        /// Rights that were needed and are missing.
         needed: Rights,
         /// On what.
         object: Object,

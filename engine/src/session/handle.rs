@@ -23,7 +23,27 @@ const OPEN_MAX: usize = 64;
 /// many as it likes. Each call asks what the account may do, as of then.
 ///
 /// Calls take a tree by its name, or one that [`tree`](Self::tree) has opened. A [`Name`] that is kept, or an open tree,
-/// spares checking and hashing the name in each call.
+/// spares checking and hashing the name in each call. Transactions, batches and snapshots take open trees only, of this
+/// session ([`SessionTree`]):
+///
+/// ```
+/// # fn main() -> latchkv::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = latchkv::Db::open(dir.path().join("db"))?;
+/// # let sessions = db.sessions();
+/// # sessions.create_administrator("root", b"a long phrase")?;
+/// let root = sessions.login("root", b"a long phrase")?;
+/// root.create_tree("stock")?;
+/// let stock = root.tree("stock")?;
+/// root.transact(|transaction| {
+///     let apples = transaction.get(&stock, "apples")?.map_or(0, |value| value.len());
+///     transaction.put(&stock, "apples", vec![b'x'; apples + 2])
+/// })?; // durable from here on
+/// let snapshot = root.snapshot()?;
+/// assert_eq!(snapshot.get(&stock, "apples")?.as_deref(), Some(&b"xx"[..]));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Each call may fail with [`Denied::NeedsRights`], [`Denied::AccountDropped`], and [`Error::Locked`] if another
 /// session holds what it needs for too long, beside the errors of the same call of [`Db`] or [`Tree`](crate::Tree);
@@ -143,8 +163,13 @@ impl Session {
         self.denied_on(op, needed, object)
     }
 
+    /// What is missing of `needed` is named, as of now.
     #[cold]
     fn denied_on(&self, op: &'static str, needed: Rights, object: Object) -> Error {
+        let held = self.directory().map(|directory| directory.rights_on(self.account, &object));
+        let missing = needed.difference(held.unwrap_or_default());
+        // It may have been granted since it was refused.
+        let needed = if missing.is_empty() { needed } else { missing };
         let rights = needed.to_string();
         let (account, on) = (self.name.to_string(), object.to_string());
         self.note(AuditKind::Denied { op, needed, object });

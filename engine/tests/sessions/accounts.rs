@@ -41,7 +41,10 @@ fn accounts_grants_and_states_survive_a_power_cut_as_soon_as_their_call_has_retu
     assert!(matches!(sessions.login("ada", PASSWORD), Err(Error::Denied(Denied::Login))));
     let ada = sessions.login("ada", b"changed").expect("right");
     assert_eq!(ada.rights(&on("shop/*")).expect("there"), Rights::READ);
-    assert_eq!(ada.namespaces().expect("open"), [("shop".to_owned(), ReadOnly::Super)]);
+    assert_eq!(
+        ada.namespaces().expect("open"),
+        [(String::new(), ReadOnly::No), ("shop".to_owned(), ReadOnly::Super)]
+    );
 }
 
 #[test]
@@ -207,7 +210,10 @@ fn the_records_of_the_system_trees_restore_all_accounts_into_another_database() 
     assert_eq!(again.accounts().expect("SUPER"), root.accounts().expect("SUPER"));
     let ada = restored.login("ada", PASSWORD).expect("right");
     assert_eq!(ada.rights(&on("shop/*")).expect("there"), Rights::READ);
-    assert_eq!(ada.namespaces().expect("open"), [("shop".to_owned(), ReadOnly::Yes)]);
+    assert_eq!(
+        ada.namespaces().expect("open"),
+        [(String::new(), ReadOnly::No), ("shop".to_owned(), ReadOnly::Yes)]
+    );
     root.create_user("bob", PASSWORD).expect("new");
     again.create_user("bob", PASSWORD).expect("an id of its own");
 }

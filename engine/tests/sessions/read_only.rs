@@ -130,7 +130,10 @@ fn a_flip_gives_up_at_its_timeout_and_nothing_changed() {
     let locked = root.drop_tree("shop/t");
     assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
     transaction.commit().expect("nothing changed");
-    assert_eq!(root.namespaces().expect("open"), [("shop".to_owned(), ReadOnly::No)]);
+    assert_eq!(
+        root.namespaces().expect("open"),
+        [(String::new(), ReadOnly::No), ("shop".to_owned(), ReadOnly::No)]
+    );
     root.set_read_only("shop", ReadOnly::Super).expect("nobody is there");
     assert!(is_barred(&tree.put("k", "w")));
 }
@@ -152,7 +155,15 @@ fn namespaces_are_made_once_and_dropped_only_when_nothing_is_in_them() {
     assert!(matches!(ada.create_namespace("mine"), Err(Error::Denied(Denied::NeedsRights { .. }))));
     root.drop_namespace("shop").expect("empty");
     assert!(matches!(root.drop_namespace("shop"), Err(Error::Usage(Usage::NoSuchNamespace(_)))));
-    for name in ["latchkv", "a/b", "a\n"] {
+    // Neither is one made by what changes one.
+    for state in [ReadOnly::Yes, ReadOnly::No] {
+        let answer = root.set_read_only("shop", state);
+        assert!(matches!(answer, Err(Error::Usage(Usage::NoSuchNamespace(_)))), "{answer:?}");
+    }
+    assert_eq!(root.namespaces().expect("open"), [(String::new(), ReadOnly::No)]);
+    root.set_read_only("", ReadOnly::Yes).expect("it is always there");
+    root.set_read_only("", ReadOnly::No).expect("it is always there");
+    for name in ["latchkv", "a/b", "a\n", "*"] {
         assert!(root.create_namespace(name).is_err(), "{name:?}");
         assert!(root.set_read_only(name, ReadOnly::Yes).is_err(), "{name:?}");
     }

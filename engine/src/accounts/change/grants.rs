@@ -34,7 +34,7 @@ impl Accounts {
             return Err(Usage::BadGrant { rights, object }.into());
         }
         self.edit(db, acting, |change| {
-            change.needs(object, rights | Rights::GRANT)?;
+            change.needs_to_grant(object, rights)?;
             change.account(grantee)?;
             let granted = change.granted(grantee, object);
             change.draft.set_grant(grantee, object, granted | rights);
@@ -57,11 +57,11 @@ impl Accounts {
     ) -> Result<()> {
         self.edit(db, acting, |change| {
             // Before it is said what was granted, and whether there is such an account.
-            change.needs(object, Rights::GRANT)?;
+            change.needs_to_grant(object, Rights::NONE)?;
             change.account(grantee)?;
             let granted = change.granted(grantee, object);
             let taken = granted.intersection(rights);
-            change.needs(object, taken | Rights::GRANT)?;
+            change.needs_to_grant(object, taken)?;
             if taken.is_empty() {
                 let (grantee, rights) = (grantee.to_string(), rights.to_string());
                 let object = object.to_string();

@@ -4,14 +4,15 @@
 //! |---|---|
 //! | create, drop a user or role; grant, revoke a role | SUPER |
 //! | set a password | SUPER, or it is one's own |
-//! | grant, revoke rights on an object | GRANT and those rights on that object |
+//! | grant, revoke rights on an object | GRANT and those rights on that object, or SUPER |
 //! | create, drop a namespace | CREATE, DROP on it |
 //! | set a namespace to `no` or `yes` | SUPER, or MAINTENANCE on it |
 //! | set a namespace to or from `super` | SUPER |
 //!
 //! A change goes through [`Accounts::change`]: its rules are checked on the current directory and its edits gathered in
 //! a draft; then what holds for all changes is checked on the draft, it is committed, and published. Whoever holds
-//! SUPER keeps it, and nobody drops itself, so nobody locks itself out by mistake; a consequence is [A4].
+//! SUPER keeps it, and nobody drops itself, so nobody locks itself out by mistake; a consequence is [A4]. Since SUPER
+//! grants and revokes every right, whoever holds it, no right is ever lost for good.
 //! A change that changes nothing succeeds, and neither writes nor moves the epoch.
 
 mod grants;
@@ -53,8 +54,8 @@ impl Drop for Published<'_> {
     }
 }
 
-fn lacks(account: &AccountName, rights: Rights, object: &Object) -> Error {
-    let (account, rights) = (account.to_string(), rights.to_string());
+fn lacks(account: &AccountName, missing: Rights, object: &Object) -> Error {
+    let (account, rights) = (account.to_string(), missing.to_string());
     Denied::NeedsRights { account, rights, object: object.to_string() }.into()
 }
 
@@ -70,10 +71,19 @@ impl Change<'_> {
     /// Refuses unless who makes the change holds these rights on the object.
     fn needs(&self, object: &Object, rights: Rights) -> Result<()> {
         let Some(acting) = self.acting else { return Ok(()) };
-        if self.directory.rights_on(acting, object).contains(rights) {
+        let missing = rights.difference(self.directory.rights_on(acting, object));
+        if missing.is_empty() {
             return Ok(());
         }
-        Err(lacks(self.own_name()?, rights, object))
+        Err(lacks(self.own_name()?, missing, object))
+    }
+
+    /// Refuses unless who makes the change may grant these rights, and take them away.
+    fn needs_to_grant(&self, object: &Object, rights: Rights) -> Result<()> {
+        if self.needs_super().is_ok() {
+            return Ok(());
+        }
+        self.needs(object, rights | Rights::GRANT)
     }
 
     fn needs_super(&self) -> Result<()> {

@@ -21,9 +21,13 @@ impl Accounts {
     ) -> Result<()> {
         check_namespace(namespace)?;
         let object = Object::Namespace(namespace.to_owned());
+        if namespace == "*" {
+            let why = "a namespace named * would be taken for everything";
+            return Err(Usage::BadObject { object: object.to_string(), why }.into());
+        }
         self.edit(db, acting, |change| {
             change.needs(&object, Rights::CREATE)?;
-            if change.content().namespaces.contains_key(namespace) {
+            if change.directory.has_namespace(namespace) {
                 return Err(Usage::NamespaceExists(namespace.to_owned()).into());
             }
             change.draft.set_namespace(namespace, Some(ReadOnly::No));
@@ -35,8 +39,8 @@ impl Accounts {
     /// caller, who holds it exclusively, to see.
     ///
     /// # Errors
-    /// [`Denied::NeedsRights`], [`Denied::NamespaceReadOnly`], [`Denied::SystemTree`], [`Usage::NoSuchNamespace`], those
-    /// of writing.
+    /// [`Denied::NeedsRights`], [`Denied::NamespaceReadOnly`], [`Denied::SystemTree`], [`Usage::NoSuchNamespace`],
+    /// [`Usage::BadObject`] for the unnamed one, those of writing.
     pub(crate) fn drop_namespace(
         &self,
         db: &Db,
@@ -48,6 +52,10 @@ impl Accounts {
         let object = Object::Namespace(namespace.to_owned());
         self.change(db, Some(acting), publish, |change| {
             change.needs(&object, Rights::DROP)?;
+            if namespace.is_empty() {
+                let why = "the namespace of the trees without one is always there";
+                return Err(Usage::BadObject { object: object.to_string(), why }.into());
+            }
             let Some(&state) = change.content().namespaces.get(namespace) else {
                 return Err(Usage::NoSuchNamespace(namespace.to_owned()).into());
             };
@@ -60,12 +68,12 @@ impl Accounts {
         })
     }
 
-    /// Sets the state of a namespace, which exists from then on. `publish` is called when the change is durable, and
-    /// before any session can see that the epoch moved; not if nothing changed.
+    /// Sets the state of a namespace. `publish` is called when the change is durable, and before any session can see that
+    /// the epoch moved; not if nothing changed.
     ///
     /// # Errors
-    /// [`Denied::NeedsRights`], [`Denied::SystemTree`], [`Usage::BadObject`], those of writing. `publish` was not called
-    /// then.
+    /// [`Denied::NeedsRights`], [`Denied::SystemTree`], [`Usage::BadObject`], [`Usage::NoSuchNamespace`], those of
+    /// writing. `publish` was not called then.
     pub(crate) fn set_namespace_state(
         &self,
         db: &Db,
@@ -82,6 +90,9 @@ impl Accounts {
                 change.needs_super()?;
             } else if change.needs_super().is_err() {
                 change.needs(&object, Rights::MAINTENANCE)?;
+            }
+            if !change.directory.has_namespace(namespace) {
+                return Err(Usage::NoSuchNamespace(namespace.to_owned()).into());
             }
             change.draft.set_namespace(namespace, Some(state));
             Ok(())

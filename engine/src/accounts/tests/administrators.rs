@@ -18,6 +18,28 @@ fn the_only_administrator_cannot_go_in_any_way() {
     denied(house.revoke(root, "root", "*", "SUPER"), Denied::LastAdministrator);
 }
 
+/// Who took READ, or GRANT, from the last account that had it left nobody who could grant it.
+#[test]
+fn an_administrator_gives_any_right_back_that_nobody_has_any_more() {
+    let house = House::new();
+    let root = house.root;
+    house.user("ada");
+    for right in ["READ", "GRANT", "READ,WRITE,CREATE,DROP,GRANT,MAINTENANCE"] {
+        house.revoke(root, "root", "*", right).expect("root may");
+        house.grant(root, "ada", "shop/*", right).expect("SUPER grants what it has not");
+        house.revoke(root, "ada", "shop/*", right).expect("and takes it away");
+        house.grant(root, "root", "*", right).expect("also to itself");
+    }
+    assert_eq!(house.held(root, "*"), Rights::ALL.to_string());
+    house.grant(root, "root", "*", "ALL").expect("root may");
+    house.revoke(root, "root", "*", "READ,GRANT").expect("root may");
+    let (ada, bob) = (house.id("ada"), house.user("bob"));
+    house.grant(root, "ada", "*", "GRANT").expect("root may");
+    // It is SUPER alone that needs nothing else.
+    denied(house.grant(ada, "bob", "*", "READ"), needs("ada", "READ", "*"));
+    denied(house.grant(bob, "ada", "*", "READ"), needs("bob", "READ,GRANT", "*"));
+}
+
 #[test]
 fn an_administrator_by_nested_roles_cannot_lose_the_last_way_to_super() {
     let house = House::new();

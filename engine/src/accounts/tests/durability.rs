@@ -18,9 +18,10 @@ fn furnished() -> House {
     let set = |namespace: &str, state| {
         house.accounts.set_namespace_state(&house.db, house.root, namespace, state, || {})
     };
+    house.namespace("shop");
+    house.namespace("other");
     set("shop", ReadOnly::Yes).expect("root may");
     set("", ReadOnly::Super).expect("root may");
-    set("other", ReadOnly::No).expect("root may");
     house
 }
 
@@ -61,6 +62,7 @@ fn every_change_is_durable_though_the_database_is_not() {
 #[test]
 fn a_change_is_durable_before_anybody_sees_it() {
     let house = House::new();
+    house.namespace("shop");
     let epoch = house.accounts.epoch();
     let seen = Arc::new(Mutex::new(None));
     let hook = || {
@@ -89,6 +91,7 @@ fn a_change_is_durable_before_anybody_sees_it() {
 #[test]
 fn a_hook_that_panics_leaves_memory_as_the_disk_is() {
     let house = House::new();
+    house.namespace("shop");
     let set = || {
         let _ = house.accounts.set_namespace_state(
             &house.db,
@@ -203,6 +206,30 @@ fn a_state_that_cannot_be_read_is_read_only_for_that_namespace_alone() {
         let again = house.reopened().accounts.directory(&house.reopened().db).expect("whole");
         assert_eq!(again.namespace_state("other"), ReadOnly::No);
     }
+}
+
+/// The unnamed namespace had an empty key, which LMDB takes out of no dump.
+#[test]
+fn the_unnamed_namespace_is_read_under_its_old_key_and_written_under_another() {
+    let house = House::new();
+    forge(&house.db, "latchkv/namespaces", b"", &[1, 2]);
+    let house = house.reopened();
+    let state =
+        |house: &House| house.accounts.directory(&house.db).expect("whole").namespace_state("");
+    assert_eq!(state(&house), ReadOnly::Super);
+    let keys = |house: &House| {
+        let tree = house.db.open_tree("latchkv/namespaces").expect("readable").expect("there");
+        tree.iter().map(|entry| entry.expect("whole").key().to_vec()).collect::<Vec<_>>()
+    };
+    let set = |state| {
+        house.accounts.set_namespace_state(&house.db, house.root, "", state, || {}).expect("may");
+    };
+    set(ReadOnly::Yes);
+    assert_eq!(keys(&house), [b"/"]);
+    assert_eq!(state(&house.reopened()), ReadOnly::Yes);
+    set(ReadOnly::No);
+    assert_eq!(keys(&house), [b""; 0], "it is there without a record");
+    assert_eq!(state(&house.reopened()), ReadOnly::No);
 }
 
 #[test]

@@ -119,6 +119,10 @@ impl House {
         self.accounts.create_role(&self.db, self.root, &name(text)).expect("a new role")
     }
 
+    fn namespace(&self, text: &str) {
+        self.accounts.create_namespace(&self.db, self.root, text).expect("a new namespace");
+    }
+
     fn grant(&self, acting: AccountId, grantee: &str, on: &str, given: &str) -> Result<()> {
         self.accounts.grant(&self.db, acting, &name(grantee), &object(on), rights(given))
     }
