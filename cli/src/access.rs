@@ -200,8 +200,8 @@ fn needs_account(command: &str, who: &Who) -> Outcome {
     match who.user {
         Some(_) => Ok(()),
         None => Err(Failure::Usage(format!(
-            "`latchkv {command}` needs --user: accounts and namespaces are changed by accounts, not by the owner of the \
-             files (the first account is made by `latchkv user add DB NAME`)"
+            "`latchkv {command}` needs --user: accounts and namespaces are for accounts to see and change, not for the \
+             owner of the files (the first account is made by `latchkv user add DB NAME`)"
         ))),
     }
 }

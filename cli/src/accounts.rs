@@ -18,7 +18,7 @@ use crate::args::{Global, Grant, NewPassword, OnAccount, Revoke, RoleCommand, Us
 use crate::exit::{Failure, Outcome};
 use crate::read::print;
 use crate::{keys, password};
-use latchkv::{AccountInfo, AccountName, Durability, Error, Session, Usage};
+use latchkv::{AccountInfo, AccountName, Durability, Error, Object, Session, Usage};
 use serde_json::{Value, json};
 
 /// Runs `latchkv user`.
@@ -117,8 +117,30 @@ pub(crate) fn role(global: &Global, command: &RoleCommand) -> Outcome {
 
 /// Runs `latchkv grant`.
 pub(crate) fn grant(global: &Global, args: &Grant) -> Outcome {
+    let mut remark = None;
     changing_as_account(global, "grant", &args.db, &args.who, |session| {
-        Ok(session.grant(args.to.as_str(), &args.on, args.rights)?)
+        session.grant(args.to.as_str(), &args.on, args.rights)?;
+        remark = meant_namespace(session, &args.on)?;
+        Ok(())
+    })?;
+    if let Some(remark) = remark.filter(|_| !global.quiet) {
+        eprintln!("{remark}");
+    }
+    Ok(())
+}
+
+/// What to say if the object is a tree that is not there, and a namespace has its name. Only who has rights on the tree
+/// is told that it is not there.
+fn meant_namespace(session: &Session, object: &Object) -> Outcome<Option<String>> {
+    let Object::Tree { namespace, tree } = object else { return Ok(None) };
+    if !namespace.is_empty() || !session.namespaces()?.iter().any(|(name, _)| name == tree) {
+        return Ok(None);
+    }
+    Ok(match session.tree(tree.as_str()) {
+        Err(Error::Usage(Usage::NoSuchTree(_))) => {
+            Some(format!("no tree is named {tree:?} so far: for the namespace write '{tree}/*'"))
+        }
+        _ => None,
     })
 }
 

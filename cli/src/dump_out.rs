@@ -34,10 +34,13 @@ use crate::words::{counted, plain};
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Least `mapsize`, in bytes. A map takes address space, not memory or disk.
 const MAP_BYTES_MIN: u64 = 64 << 20;
+
+/// Symbolic links that are followed one after the other, as by the kernel.
+const LINKS_MAX: usize = 40;
 
 /// Runs the command.
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
@@ -91,6 +94,20 @@ fn write_out(
     }
 }
 
+/// Where a file lies that is to be written: a symbolic link is followed, also one that names nothing so far, so that it
+/// stays a link.
+fn followed(path: &Path) -> Outcome<PathBuf> {
+    let mut at = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&at) else { return Ok(at) };
+        at = at.parent().map_or(target.clone(), |folder| folder.join(&target));
+    }
+    Err(Failure::Error(format!(
+        "writing {} failed: it is a symbolic link that leads nowhere: choose another place",
+        path.display()
+    )))
+}
+
 /// Writes a file, complete or not at all; or into a pipe or a device.
 fn write_file(
     path: &Path,
@@ -103,6 +120,8 @@ fn write_file(
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         return write(&mut out)?.map_err(failed);
     }
+    let path = &*followed(path)?;
+    let failed = |error| Failure::file("writing", path, error);
     let folder = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

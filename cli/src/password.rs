@@ -7,8 +7,8 @@
 //! | 2. the environment | `LATCHKV_PASSWORD` | `LATCHKV_NEW_PASSWORD` |
 //! | 3. the [terminal](crate::terminal), which shows nothing | asked for once | twice |
 //!
-//! The first of them that is given counts. From a file one line end is cut off its end, and nothing else anywhere. The
-//! engine takes passwords of 1 to 1024 bytes, whatever they are.
+//! The first of them that is given counts. From a file one line end is cut off its end (a line feed, and a carriage return
+//! before it), and nothing else anywhere. The engine takes passwords of 1 to 1024 bytes, whatever they are.
 //!
 //! Invariants:
 //! - \[P1\] A password is in no message, and what is allocated for one here is overwritten with zeros. The environment
@@ -138,8 +138,8 @@ fn from_file(quiet: bool, path: &Path) -> Outcome<Password> {
             path.display()
         )));
     }
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
+    if bytes.pop_if(|byte| *byte == b'\n').is_some() {
+        bytes.pop_if(|byte| *byte == b'\r');
     }
     Ok(bytes)
 }
@@ -173,7 +173,10 @@ mod tests {
             (&b"secret\n"[..], &b"secret"[..]),
             (b"secret", b"secret"),
             (b"secret\n\n", b"secret\n"),
-            (b" two words\t \r\n", b" two words\t \r"),
+            (b" two words\t \n", b" two words\t "),
+            (b"secret\r\n", b"secret"),
+            (b"secret\r\r\n", b"secret\r"),
+            (b"secret\r", b"secret\r"),
             (b"\xff\x00", b"\xff\x00"),
             (b"\n", b""),
         ] {

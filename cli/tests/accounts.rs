@@ -116,6 +116,34 @@ fn rights_come_and_go_with_grants_and_roles() {
 }
 
 #[test]
+fn what_only_an_administrator_had_is_granted_again() {
+    let place = Place::with_accounts();
+    let to_root = ["READ,GRANT", "--on", "*", "--to", "root"];
+    place.ok_as("root", "revoke", &["READ,GRANT", "--on", "*", "--from", "root"]);
+    let message = place.fails_as(4, "root", "get", &["k"]);
+    assert!(message.contains("needs READ on \"main\""), "{message}");
+    place.ok_as("root", "grant", &to_root);
+    assert_eq!(place.ok_as("root", "get", &["k"]), "v\n");
+    let message = place.fails_as(4, "ada", "grant", &["READ", "--on", "shop/*", "--to", "bob"]);
+    assert!(message.contains("needs GRANT on \"shop/*\""), "{message}");
+}
+
+#[test]
+fn a_grant_on_a_tree_that_has_the_name_of_a_namespace_says_how_that_is_written() {
+    let place = Place::with_accounts();
+    let remark = "no tree is named \"shop\" so far: for the namespace write 'shop/*'";
+    let grant = |on: &str| place.run_as("root", "grant", &["READ", "--on", on, "--to", "bob"]);
+    for (on, is_told) in [("shop", true), ("shop/*", false), ("shop/none", false), ("main", false)]
+    {
+        let ran = grant(on);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(ran.err.contains(remark), is_told, "{on}: {}", ran.err);
+    }
+    place.ok("tree create", &["shop"]);
+    assert_eq!(grant("shop").err, "");
+}
+
+#[test]
 fn the_last_administrator_and_ones_own_account_stay() {
     let place = Place::with_accounts();
     place.fails_as(4, "root", "user drop", &["root"]);
@@ -145,7 +173,7 @@ fn a_namespace_goes_when_its_trees_are_gone() {
     place.ok_as("root", "namespace create", &["new"]);
     assert_eq!(
         place.ok_as("root", "namespace list", &["--json"]),
-        "{\"new\":\"no\",\"shop\":\"no\"}\n"
+        "{\"/\":\"no\",\"new\":\"no\",\"shop\":\"no\"}\n"
     );
     assert_eq!(place.ok_as("ada", "get", &["k", "--tree", "shop/secret"]), "v\n");
 }

@@ -19,6 +19,28 @@ fn filled() -> Place {
     place
 }
 
+/// The file was put in the place of the link.
+#[test]
+fn a_dump_into_a_symbolic_link_writes_what_the_link_names() {
+    let place = Place::new();
+    place.ok("put", &["k", "v"]);
+    let (link, target) = (place.path("link.dump"), place.path("folder/target.dump"));
+    std::fs::create_dir(place.path("folder")).expect("room");
+    std::os::unix::fs::symlink("folder/target.dump", &link).expect("room");
+    // A link that names nothing so far, and one that names a file.
+    for value in ["v", "w"] {
+        place.ok("put", &["k", value]);
+        place.ok("dump", &["-o", link.to_str().expect("UTF-8")]);
+        assert!(std::fs::symlink_metadata(&link).expect("there").is_symlink());
+        let text = std::fs::read_to_string(&target).expect("written");
+        assert!(text.contains(&format!(" {:02x}\n", value.as_bytes()[0])), "{text}");
+    }
+    let circle = place.path("circle");
+    std::os::unix::fs::symlink("circle", &circle).expect("room");
+    let message = place.fails(3, "dump", &["-o", circle.to_str().expect("UTF-8")]);
+    assert!(message.contains("leads nowhere"), "{message}");
+}
+
 #[test]
 fn a_dump_loaded_again_gives_the_same_trees_in_either_notation() {
     let place = filled();

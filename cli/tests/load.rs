@@ -9,6 +9,18 @@ use std::os::unix::ffi::OsStrExt;
 const ENTRIES: &str = "a\t1\nb\t2\n";
 
 #[test]
+fn an_input_that_is_not_there_is_told_as_such_whatever_its_name_is() {
+    let place = Place::new();
+    for name in ["none", "none.tsv"] {
+        let path = place.path(name);
+        let message = place.fails(3, "load", &[path.as_os_str()]);
+        assert!(message.contains(&format!("opening {} failed", path.display())), "{message}");
+        assert!(!message.contains("format"), "{message}");
+    }
+    assert!(!place.path("db").exists());
+}
+
+#[test]
 fn every_format_gives_the_same_tree() {
     let place = Place::new();
     let inputs = [

@@ -68,7 +68,8 @@ fn a_file_counts_before_the_environment_and_nothing_but_one_line_end_is_cut() {
         (format!("{}\n", password_of("ada")), 0),
         (format!("{}\n\n", password_of("ada")), 4),
         (format!("{} ", password_of("ada")), 4),
-        (format!("{}\r\n", password_of("ada")), 4),
+        (format!("{}\r\n", password_of("ada")), 0),
+        (format!("{}\r\r\n", password_of("ada")), 4),
         (String::new(), 2),
     ] {
         let file = secret_file(&place, "secret", &contents, 0o600);

@@ -42,7 +42,8 @@ fn what_an_account_may_not_ends_with_four_and_changes_nothing() {
         ("ada", "put", &["1", "none"][..], "WRITE"),
         ("ada", "del", &["1"][..], "WRITE"),
         ("ada", "tree drop", &["shop/orders"][..], "DROP"),
-        ("ada", "tree clear", &["shop/orders"][..], "WRITE,DROP"),
+        ("ada", "tree clear", &["shop/orders"][..], "needs WRITE,DROP on"),
+        ("bob", "tree clear", &["shop/orders"][..], "needs DROP on"),
         ("ada", "tree rename", &["shop/orders", "shop/o"][..], "DROP"),
         ("bob", "tree create", &["shop/new"][..], "CREATE"),
     ] {
@@ -107,13 +108,17 @@ fn a_read_only_namespace_refuses_writes_by_its_state() {
     place.ok_as("root", "put", &["3", "by root", "--tree", "shop/orders"]);
     set("super");
     assert!(place.fails_as(4, "root", "put", &put).contains("read-only (super)"));
-    assert_eq!(place.ok_as("root", "namespace list", &NONE), "lab\tno\nshop\tsuper\n");
+    assert_eq!(place.ok_as("root", "namespace list", &NONE), "/\tno\nlab\tno\nshop\tsuper\n");
     assert_eq!(place.ok_as("bob", "get", &["1", "--tree", "shop/orders"]), "apples\n");
     set("no");
     place.ok_as("bob", "put", &put);
     // The trees without a namespace have a state too.
     place.ok_as("root", "namespace read-only", &["/", "super"]);
     assert!(place.fails_as(4, "root", "put", &["k", "w"]).contains("namespace \"/\""));
+    assert_eq!(place.ok_as("root", "namespace list", &NONE), "/\tsuper\nlab\tno\nshop\tno\n");
+    // No command but the one for that makes a namespace.
+    let message = place.fails_as(1, "root", "namespace read-only", &["shpo", "yes"]);
+    assert!(message.contains("no namespace is named \"shpo\""), "{message}");
     assert_eq!(place.ok_as("root", "namespace list", &NONE), "/\tsuper\nlab\tno\nshop\tno\n");
 }
 
@@ -203,6 +208,14 @@ fn a_dump_with_accounts_is_for_its_owner_and_is_loaded_with_or_without_them() {
     let got = place.run_on("db2", "get", &get, password_of("ada").as_bytes());
     assert_eq!((got.code, got.text()), (0, "apples\n"), "{}", got.err);
 
+    // LMDB takes no record with an empty key.
+    place.ok_as("root", "namespace read-only", &["/", "yes"]);
+    let dump = place.ok("dump", &NONE);
+    let in_namespaces = dump.split("database=").find(|part| part.starts_with("latchkv/namespaces"));
+    let keys: Vec<&str> = in_namespaces.expect("a database").lines().collect();
+    assert!(keys.contains(&" 2f") && !keys.contains(&" "), "{keys:?}");
+    place.ok_as("root", "namespace read-only", &["/", "no"]);
+
     // Without them.
     let without = [file.as_os_str(), OsStr::new("--without-accounts")];
     let ran = place.run_on("copy", "load", &without, b"");
@@ -274,6 +287,7 @@ fn an_account_needs_a_database_with_accounts() {
     let place = Place::new();
     let message = place.fails_as(3, "root", "put", &["k", "v"]);
     assert!(message.contains("no database at") && !place.path("db").exists(), "{message}");
+    assert!(message.contains("without --user"), "{message}");
     place.ok("put", &["k", "v"]);
     let message = place.fails_as(2, "root", "get", &["k"]);
     assert!(message.contains("`latchkv user add DB NAME` without --user"), "{message}");

@@ -12,11 +12,12 @@
 //! outside of the database, and knows nothing of it.
 
 use super::committer::{COMMITS_TREE, Found};
-use super::several;
 use crate::args::{BackendArg, Global};
 use crate::exit::{Failure, Outcome};
 use crate::open;
+use crate::words::counted;
 use clap::ValueEnum;
+use indicatif::HumanCount;
 use latchkv::{Durability, Error, OpenError};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -68,7 +69,7 @@ pub(super) fn start(global: &Global, path: &Path) -> Outcome<Writer> {
     let mut child = command.spawn().map_err(failed)?;
     let output = child.stdout.take().expect("it was asked for");
     let count = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&count);
+    let seen = Arc::clone(&count);
     let reader = thread::spawn(move || {
         let mut acknowledged = Acknowledged::new();
         // The pipe ends when the process does.
@@ -77,7 +78,7 @@ pub(super) fn start(global: &Global, path: &Path) -> Outcome<Writer> {
             if let [_run, thread, number] = numbers[..] {
                 acknowledged.insert(thread as u32, number + 1);
                 // Relaxed: how many there are so far, and nothing else.
-                counted.fetch_add(1, Ordering::Relaxed);
+                seen.fetch_add(1, Ordering::Relaxed);
             }
         }
         acknowledged
@@ -152,15 +153,17 @@ impl Killed {
             let there = found.commits_of(0, thread);
             if there < count {
                 return Err(Failure::Error(format!(
-                    "thread {thread} had {count} commits acknowledged as durable, {there} are there"
+                    "thread {thread} had {} acknowledged as durable, {} of them are there",
+                    counted(count, "commit"),
+                    HumanCount(there)
                 )));
             }
         }
         let more = found.count() - acknowledged;
-        let were = if more == 1 { "was" } else { "were" };
         Ok(format!(
-            "all {} found, each whole; {more} more that {were} not acknowledged",
-            several(acknowledged, "acknowledged commit"),
+            "all {} found, each whole; {} more, durable when the kill came before the word of it",
+            counted(acknowledged, "acknowledged commit"),
+            HumanCount(more)
         ))
     }
 }

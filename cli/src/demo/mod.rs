@@ -19,7 +19,7 @@ pub(crate) use committer::commit_until_killed;
 use crate::args::{Demo, Global};
 use crate::exit::{Failure, Outcome};
 use crate::open;
-use crate::words::{counted, plural};
+use crate::words::counted;
 use indicatif::{HumanBytes, HumanCount};
 use latchkv::Db;
 use std::fmt::Write as _;
@@ -81,7 +81,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     }
     let roots: Vec<String> = found.roots.iter().map(|root| root.display().to_string()).collect();
     say(&format!("files from {}", roots.join(", ")))?;
-    table.row("find", time, several(found.files.len() as u64, "file"))?;
+    table.row("find", time, counted(found.files.len() as u64, "file"))?;
 
     let db = open::options(&global).durability(args.durability.level()).create(path)?;
     let tree = db.tree(FILES_TREE)?;
@@ -90,7 +90,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     let bytes = taken.iter().map(|file| file.bytes).sum();
     let what = format!(
         "{}, {}: {}, {}",
-        several(taken.len() as u64, "file"),
+        counted(taken.len() as u64, "file"),
         HumanBytes(bytes),
         per_second("files", taken.len() as u64, time),
         HumanBytes((bytes as f64 / seconds(time)) as u64),
@@ -105,7 +105,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     table.row(
         "work at once",
         time,
-        format!("{THREADS} threads, {}", several(done.scans, "scan")),
+        format!("{THREADS} threads, {}", counted(done.scans, "scan")),
     )?;
     table.note(per_second("reads", done.reads, time))?;
     table.note(per_second("writes", done.writes, time))?;
@@ -125,11 +125,16 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
     let what = format!(
         "a process of its own, {} threads, {} acknowledged, killed",
         crash::THREADS,
-        several(acknowledged, "durable commit"),
+        counted(acknowledged, "durable commit"),
     );
     table.row("commit", time, what)?;
     let (recovered, time) = timed(|| crash::recover(&global, path))?;
-    table.row("recover", time, format!("{} of the log applied", several(recovered, "commit")))?;
+    let applied = counted(recovered, "commit");
+    table.row(
+        "recover",
+        time,
+        format!("{applied} of the log applied, one of which made the tree"),
+    )?;
     let (text, time) = timed(|| killed.verify(&global, path))?;
     table.row("look for them", time, text)?;
 
@@ -141,7 +146,7 @@ fn show(global: &Global, args: &Demo, path: &Path) -> Outcome {
         let tree = open::tree(&db, FILES_TREE)?;
         let compared = files::compare(&tree, &taken)?;
         let kept = done.verify(&open::tree(&db, WORK_TREE)?)?;
-        Ok(format!("{compared}; {} of the work are right", several(kept, "key")))
+        Ok(format!("{compared}; {} of the work are right", counted(kept, "key")))
     })?;
     table.row("compare", time, text)?;
     table.end()?;
@@ -157,7 +162,7 @@ fn check(db: &Db) -> Outcome<String> {
         let count = counted(report.problem_count, "problem");
         return Err(Failure::Error(format!("check found {count}, the first: {problem}")));
     }
-    let (pages, records) = (several(report.pages, "page"), several(report.records, "record"));
+    let (pages, records) = (counted(report.pages, "page"), counted(report.records, "record"));
     Ok(format!("{pages}, {records}, no problems"))
 }
 
@@ -173,10 +178,6 @@ fn seconds(time: Duration) -> f64 {
 
 fn per_second(what: &str, count: u64, time: Duration) -> String {
     format!("{} {what}/s", HumanCount((count as f64 / seconds(time)) as u64))
-}
-
-fn several(count: u64, one: &str) -> String {
-    format!("{} {}", HumanCount(count), plural(count, one))
 }
 
 fn say(line: &str) -> Outcome {

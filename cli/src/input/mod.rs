@@ -33,7 +33,7 @@ use crate::exit::{Failure, Outcome};
 use crate::words::counted;
 use clap::ValueEnum;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -158,6 +158,9 @@ impl Input {
         database: &Path,
     ) -> Outcome<Input> {
         let stdin = path == Path::new("-");
+        if !stdin && let Err(error) = fs::metadata(path) {
+            return Err(Failure::file("opening", path, error));
+        }
         let is_dir = !stdin && path.is_dir();
         let format = match format.or_else(|| guess(path, is_dir)) {
             Some(format) => format,
