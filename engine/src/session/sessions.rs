@@ -135,6 +135,9 @@ impl Attachment for Arc<State> {
 
 /// The accounts of a database, and the way to a [`Session`]. Cheap to clone.
 ///
+/// **The plain API asks for no rights:** whoever has the [`Db`] reads and writes every tree, whether there are accounts or
+/// not. Hand out sessions, and keep the `Db`, where accounts are to count.
+///
 /// ```
 /// # fn main() -> latchkv::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -212,10 +215,16 @@ impl Sessions {
         self.state.accounts.restore(&self.db, records)
     }
 
-    /// Opens a session.
+    /// Opens a session. Slow on purpose, by [`PasswordCost`]; the logins of one name go one after the other.
+    ///
+    /// Four failed logins of a name have no consequence. After the fifth the next has to wait for 1 s, and twice as long
+    /// after each further one, up to 15 minutes (from the 15th on); whatever comes before that is refused without a look at
+    /// the password, and counts for nothing. A login that succeeds forgets the failures, and so does opening the database
+    /// again. Names that no account has are held back alike.
     ///
     /// # Errors
-    /// [`Denied::Login`], whatever was wrong; [`Denied::LoginLocked`] after too many of those; those of
+    /// [`Denied::Login`], whatever was wrong; [`Denied::LoginLocked`], with the time that is left;
+    /// [`Usage::NoAccounts`]; [`Error::Full`] if there is no memory for the hash; those of
     /// [`has_accounts`](Self::has_accounts).
     pub fn login(&self, name: &str, password: &[u8]) -> Result<Session> {
         match self.state.accounts.login(&self.db, name, password) {
