@@ -2,6 +2,8 @@
 
 use super::THREADS;
 use crate::exit::{Failure, Outcome};
+use crate::words::counted;
+use indicatif::HumanCount;
 use latchkv::Tree;
 use std::fs::{self, File};
 use std::io::Read;
@@ -156,9 +158,12 @@ pub(super) fn compare(tree: &Tree, taken: &[Taken]) -> Outcome<String> {
             return Err(wrong("has other bytes than the disk"));
         }
     }
-    let note = if changed > 0 { format!(" ({changed} changed meanwhile)") } else { String::new() };
-    let equal = if same == 1 { "file equals" } else { "files equal" };
-    Ok(format!("{same} {equal} the disk's{note}"))
+    let changed = match changed {
+        0 => String::new(),
+        changed => format!(" ({} changed meanwhile)", HumanCount(changed)),
+    };
+    let equal = if same == 1 { "equals" } else { "equal" };
+    Ok(format!("{} {equal} the disk's{changed}", counted(same, "file")))
 }
 
 /// Bytes of the files below a folder.

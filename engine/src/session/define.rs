@@ -215,7 +215,10 @@ impl Session {
             let is_within = |name: &String| {
                 NameRef::stored(name).is_ok_and(|name| name.namespace() == namespace)
             };
-            if let Some(tree) = self.db().trees()?.into_iter().find(is_within) {
+            // The unnamed one is refused below, whatever is in it.
+            if !namespace.is_empty()
+                && let Some(tree) = self.db().trees()?.into_iter().find(is_within)
+            {
                 return Err(Usage::NamespaceInUse { namespace: namespace.to_owned(), tree }.into());
             }
             let publish = || shared.set_state(ReadOnly::No);

@@ -163,6 +163,9 @@ fn namespaces_are_made_once_and_dropped_only_when_nothing_is_in_them() {
     assert_eq!(root.namespaces().expect("open"), [(String::new(), ReadOnly::No)]);
     root.set_read_only("", ReadOnly::Yes).expect("it is always there");
     root.set_read_only("", ReadOnly::No).expect("it is always there");
+    root.create_tree("bare").expect("may");
+    let answer = root.drop_namespace("");
+    assert!(matches!(answer, Err(Error::Usage(Usage::BadObject { .. }))), "{answer:?}");
     for name in ["latchkv", "a/b", "a\n", "*"] {
         assert!(root.create_namespace(name).is_err(), "{name:?}");
         assert!(root.set_read_only(name, ReadOnly::Yes).is_err(), "{name:?}");
