@@ -211,7 +211,7 @@ impl Report {
         if let Value::Object(fields) = &machine {
             for (name, value) in fields {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                println!("  {name:<26}{text}");
+                println!("  {name:<28}{text}");
             }
         }
         let mut fields = Map::new();

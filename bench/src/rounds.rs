@@ -283,9 +283,10 @@ impl Series {
     /// Prints one line a variant, compared with the first.
     pub(crate) fn print(&self, title: &str) {
         println!("\n{title}");
+        let width = self.names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(26);
         for (which, name) in self.names.iter().enumerate() {
             let ns = self.median(which);
-            print!("  {name:<26}{ns:>9.1} ns/op {:>12.0} op/s", 1e9 / ns);
+            print!("  {name:<width$}{ns:>9.1} ns/op {:>12.0} op/s", 1e9 / ns);
             if which > 0 {
                 let ratio = self.ratio(which, 0);
                 print!("   time x{:.3} ({:.3} to {:.3})  ", ratio.median, ratio.low, ratio.high);

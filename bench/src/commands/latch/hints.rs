@@ -52,6 +52,11 @@ impl Contender for Hinted {
     }
 }
 
+/// Hints of a round, when one is timed alone: some last a tenth of a millisecond.
+pub(super) fn ops_alone(timing: Timing) -> usize {
+    (timing.ops / 100).max(10)
+}
+
 /// Nanoseconds of one hint alone.
 pub(super) fn alone(timing: Timing) -> Result<Series, Fail> {
     let word = AtomicU64::new(0);
@@ -65,6 +70,5 @@ pub(super) fn alone(timing: Timing) -> Result<Series, Fail> {
             })
         })
         .collect();
-    // One of them may last a tenth of a millisecond.
-    rounds::run(timing, 1, &variants, |_| vec![(); (timing.ops / 100).max(10)])
+    rounds::run(timing, 1, &variants, |_| vec![(); ops_alone(timing)])
 }

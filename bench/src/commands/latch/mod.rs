@@ -190,13 +190,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     teller.finish()
 }
 
+/// Operations that a series of rounds of `ops` took, with the round that does not count.
+fn done(timing: Timing, ops: usize, series: &Series) -> u64 {
+    ((timing.rounds + 1) * ops * series.names.len()) as u64
+}
+
 fn uncontended(args: &Args, teller: &mut Teller) -> Result<(), Fail> {
     for set in uncontended::sets() {
-        let series = uncontended::run(&set, args.timing)?;
-        let rounds = args.timing.rounds as u64 + 1;
-        let operations = rounds * args.timing.ops as u64 * series.names.len() as u64;
-        teller.series(set.title, &series, operations)?;
-        if let Some(table) = uncontended::cycles(set.title, &series) {
+        let timed = uncontended::run(&set, args.timing)?;
+        let operations = done(args.timing, args.timing.ops, &timed.series);
+        teller.series(set.title, &timed.series, operations)?;
+        if let Some(table) = uncontended::cycles(set.title, &timed) {
             teller.table(&table)?;
         }
     }
@@ -289,9 +293,9 @@ fn cells(args: &Args, teller: &mut Teller) -> Result<(), Fail> {
 
 #[cfg(feature = "measure")]
 fn hints(args: &Args, calibration: Calibration, teller: &mut Teller) -> Result<(), Fail> {
+    let ops = hints::ops_alone(args.timing);
     let alone = hints::alone(args.timing)?;
-    let operations = (args.timing.ops / 100 * alone.names.len()) as u64;
-    teller.series("one hint", &alone, operations)?;
+    teller.series("one hint", &alone, done(args.timing, ops, &alone))?;
     let mut waits = Waits::new("exclusive latch by hint");
     for &section_ns in &args.section_ns {
         for &threads in args.threads.iter().filter(|&&threads| threads > 1) {

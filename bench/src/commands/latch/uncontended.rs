@@ -18,8 +18,6 @@ use crate::rounds::{self, Series, Timing, Variant};
 
 /// Additions in the chain.
 const CHAIN: u32 = 100;
-/// The name of the chain's variant.
-const CHAIN_NAME: &str = "100 additions in a chain";
 
 /// An operation: what of, whether it writes, and its name.
 pub(super) struct Operation {
@@ -90,8 +88,15 @@ pub(super) fn count(what: &str, count: usize) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Times a set, the chain of additions at its end.
-pub(super) fn run(set: &Set, timing: Timing) -> Result<Series, Fail> {
+/// A set, timed.
+pub(super) struct Timed {
+    pub(super) series: Series,
+    /// Nanoseconds of the chain of additions in the same rounds; `None` if there is none.
+    chain: Option<Vec<f64>>,
+}
+
+/// Times a set, and the chain of additions beside it.
+pub(super) fn run(set: &Set, timing: Timing) -> Result<Timed, Fail> {
     let mut variants: Vec<Variant<'_, Op>> = set
         .operations
         .iter()
@@ -103,7 +108,7 @@ pub(super) fn run(set: &Set, timing: Timing) -> Result<Series, Fail> {
         })
         .collect();
     if chain(0, 1).is_some() {
-        variants.push(Variant::new(CHAIN_NAME, |ops: &[Op]| {
+        variants.push(Variant::new("additions", |ops: &[Op]| {
             let mut word = 0;
             ops.iter().for_each(|_| word = chain(word, 1).unwrap_or(word));
             std::hint::black_box(word);
@@ -111,21 +116,26 @@ pub(super) fn run(set: &Set, timing: Timing) -> Result<Series, Fail> {
         }));
     }
     let write = set.operations.first().is_some_and(|operation| operation.write);
-    rounds::run(timing, 1, &variants, |_| vec![Op { place: 0, write }; timing.ops])
+    let mut series =
+        rounds::run(timing, 1, &variants, |_| vec![Op { place: 0, write }; timing.ops])?;
+    let has_chain = series.names.len() > set.operations.len();
+    series.names.truncate(set.operations.len());
+    let chain = if has_chain { series.ns.pop() } else { None };
+    Ok(Timed { series, chain })
 }
 
-/// The series in cycles: whole, and less the loop without a lock if that is part of it. `None` if there is no chain.
-pub(super) fn cycles(title: &str, series: &Series) -> Option<Table> {
-    let clock = series.names.iter().position(|name| name == CHAIN_NAME)?;
+/// A set in cycles: whole, and less the loop without a lock if that is part of it. `None` if there is no chain.
+pub(super) fn cycles(title: &str, Timed { series, chain }: &Timed) -> Option<Table> {
+    let chain = chain.as_ref()?;
     let bare = series.names.iter().position(|name| name.starts_with("no lock"));
     let columns =
         ["operation", "median [cycles]", "low [cycles]", "high [cycles]", "over no lock [cycles]"];
     let mut table = Table::new(format!("{title}, in cycles"), &columns).note(
         "estimated: a chain of dependent additions takes a cycle each; low and high hold 95 % of the resampled medians",
     );
-    for which in (0..series.names.len()).filter(|&which| which != clock) {
+    for which in 0..series.names.len() {
         let cycles = |ns: &dyn Fn(usize) -> f64| {
-            let rounds = series.ns[clock].iter().enumerate();
+            let rounds = chain.iter().enumerate();
             let cycles: Vec<f64> =
                 rounds.map(|(round, chain)| ns(round) / (chain / f64::from(CHAIN))).collect();
             rounds::bootstrap(&cycles)
@@ -207,10 +217,11 @@ mod tests {
 
     #[test]
     fn cycles_are_paired_by_round_and_leave_the_loop_out() {
-        let names = ["a", "no lock, read", CHAIN_NAME].map(str::to_owned).to_vec();
+        let names = ["a", "no lock, read"].map(str::to_owned).to_vec();
+        let series = Series { names, ns: vec![vec![6.0, 12.0], vec![1.0, 2.0]] };
         // The second round runs at half the frequency.
-        let ns = vec![vec![6.0, 12.0], vec![1.0, 2.0], vec![50.0, 100.0]];
-        let table = cycles("t", &Series { names, ns }).expect("a table");
+        let chain = Some(vec![50.0, 100.0]);
+        let table = cycles("t", &Timed { series, chain }).expect("a table");
         let rows = serde_json::to_value(table).expect("JSON")["rows"].clone();
         assert_eq!(rows[0], serde_json::json!(["a", 12.0, 12.0, 12.0, 10.0]));
         assert_eq!(rows[1][4], serde_json::Value::Null);
@@ -220,8 +231,10 @@ mod tests {
     fn sets_run_and_all_operations_are_done() {
         let timing = Timing { rounds: 1, ops: 50, clock: Clock::Cpu };
         for set in sets() {
-            let series = run(&set, timing).expect("measured");
-            assert!(series.names.len() > set.operations.len() || cycles("t", &series).is_none());
+            let timed = run(&set, timing).expect("measured");
+            assert_eq!(timed.series.names.len(), set.operations.len());
+            assert_eq!(timed.series.ns.len(), set.operations.len());
+            assert_eq!(cycles("t", &timed).is_some(), chain(0, 1).is_some());
         }
     }
 }

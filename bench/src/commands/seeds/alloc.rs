@@ -13,19 +13,19 @@
 //!
 //! One thread, plain API.
 
-use super::instructions::What;
-use super::tables::{self, Way};
-use super::{GAIN_COLUMNS, Setting, gain, gain_percent, rate};
+use super::instructions::events;
+use super::tables::{Stage, Way};
+use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::Fail;
 use crate::engines::api::{Access, Api, Store};
 use crate::progress;
-use crate::report::{Report, Table as Rows};
+use crate::report::{Cell, Report, Table as Rows};
 use crate::workloads::sysbench::{Arena, Events, Global, Micro, Table};
 use std::path::Path;
 
 /// Where memory comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Source {
+#[derive(Clone, Copy, Debug)]
+enum Source {
     /// The arena
     Arena,
     /// The global allocator, known to the compiler
@@ -48,11 +48,13 @@ const MIXES: [(Micro, &str); 3] = [
 ];
 
 impl Source {
-    fn way(self, micro: Micro) -> Way<'static> {
+    fn way(self) -> Way {
         Way {
             name: format!("{self:?}"),
             access: Access::new(Api::Plain, 1),
-            work: Box::new(move |store, table, seeds| self.events(store, table, micro, seeds)),
+            work: Box::new(move |store, table, micro, seeds| {
+                self.events(store, table, micro, seeds)
+            }),
         }
     }
 
@@ -65,7 +67,7 @@ impl Source {
         seeds: &[u64],
     ) -> Result<u64, Fail> {
         #[cfg(feature = "measure")]
-        latchkv_alloc::ask_for_each_piece(self != Source::Arena);
+        latchkv_alloc::ask_for_each_piece(!matches!(self, Source::Arena));
         let done = match self {
             Source::Arena => store.run(Events::<Arena>::new(table, micro, seeds)),
             Source::Known => store.run(Events::<Global<true>>::new(table, micro, seeds)),
@@ -87,31 +89,35 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
         "promise: the allocator known to the compiler, over the same one hidden from it; that is what the report is \
          about. arena: over the allocator that is known",
     );
+    let counts = setting.count(Experiment::Alloc, MIXES.len() * SOURCES.len())?;
+    let stage = Stage::new(setting.path, &setting.options(), SOURCES.map(Source::way))?;
     let bar = progress::bar(MIXES.len() as u64, "alloc");
-    for (micro, reported) in MIXES {
-        let series = tables::timed(setting, micro, 1, &SOURCES.map(|source| source.way(micro)))?;
-        let mut instructions = [None; SOURCES.len()];
-        for (source, instructions) in SOURCES.into_iter().zip(&mut instructions) {
-            *instructions = setting.count(What::Alloc(source, micro))?;
-        }
+    for (at, (micro, reported)) in MIXES.into_iter().enumerate() {
+        let series = stage.timed(setting, micro, 1)?;
+        let instructions = |way: usize| {
+            let count = counts.as_ref()?[at * SOURCES.len() + way];
+            Some(count as f64 / events(micro) as f64)
+        };
         let changes = [("promise", Some(reported), HIDDEN, KNOWN), ("arena", None, KNOWN, ARENA)];
         for (change, reported, old, new) in changes {
-            let rates = (rate(&series, old), rate(&series, new));
-            let mut row =
-                vec![micro.name().into(), change.into(), reported.into(), rates.0, rates.1];
+            let mut row: Vec<Cell> = vec![micro.name().into(), change.into(), reported.into()];
+            row.extend([rate(&series, old), rate(&series, new)]);
             row.extend(gain(&series, old, new));
-            let both = instructions[old].zip(instructions[new]);
-            row.extend([instructions[old].into(), instructions[new].into()]);
-            row.push(both.map(|(old, new)| gain_percent(old, new)).into());
+            let (old, new) = (instructions(old), instructions(new));
+            let gained = old.zip(new).map(|(old, new)| gain_percent(old, new));
+            row.extend([old.into(), new.into(), gained.into()]);
             table.push(row);
         }
         bar.step();
     }
     drop(bar);
+    stage.close()?;
     report.table(&table)
 }
 
-/// Does events with memory from one source, for callgrind.
-pub(super) fn count(source: Source, micro: Micro, events: usize, dir: &Path) -> Result<u64, Fail> {
-    tables::count(&source.way(micro), micro, events, dir)
+/// Does all mixes with memory from each source, for callgrind.
+pub(super) fn count(dir: &Path) -> Result<(), Fail> {
+    let stage = Stage::new(dir, &counted_options(), SOURCES.map(Source::way))?;
+    MIXES.into_iter().try_for_each(|(micro, _)| stage.count(micro))?;
+    stage.close()
 }

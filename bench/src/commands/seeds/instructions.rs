@@ -1,18 +1,19 @@
 //! Instructions of an operation, by callgrind.
 //!
 //! ```text
-//! seeds --instructions            ---valgrind---->   seeds --count alloc/arena/read-only
-//!   reads the total  <---- file ----------------       load, warm up, counted { operations }
+//! seeds --instructions            ---valgrind---->   seeds --count alloc
+//!                                                      for each benchmark and way:
+//!   reads the total of each  <---- files ---------       load, warm up, counted { operations }
 //! ```
 //!
 //! callgrind collects only inside [`counted`] (`--toggle-collect`), on the one thread that runs it, so loading and opening
-//! do not show. The number differs from run to run only by what is random in the work: addresses, and what it does for
-//! background threads. It says nothing about memory: a missed cache line is one instruction.
+//! do not show, and writes a file each time that has returned (`--dump-after`). The number differs from run to run only by
+//! what is random in the work: addresses, and what it does for background threads. It says nothing about memory: a missed
+//! cache line is one instruction.
+//!
+//! Tested below, but for valgrind itself.
 
-use super::alloc::{self, Source};
-use super::name_hash::{self, Hashing};
-use super::page_hash::{self, Place};
-use super::privilege::{self, Check};
+use super::{Experiment, alloc, name_hash, page_hash, privilege};
 use crate::Fail;
 use crate::workloads::sysbench::Micro;
 use clap::ValueEnum;
@@ -22,60 +23,12 @@ use std::process::{Command, Stdio};
 /// Rows of the table, or records of the tree, while instructions are counted.
 pub(super) const ROWS: u32 = 5_000;
 
-/// One thing to be counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
-    Privilege(Check, Micro),
-    PageHash(Place),
-    Alloc(Source, Micro),
-    NameHash(Hashing),
-}
+/// Operations that are counted, where each looks at one row.
+pub(super) const OPERATIONS: usize = 1_000;
 
-impl What {
-    /// Operations that are counted.
-    fn operations(self) -> usize {
-        let rows = match self {
-            What::Privilege(_, micro) | What::Alloc(_, micro) => micro.rows_an_event(),
-            What::PageHash(_) => 20,
-            What::NameHash(_) => 1,
-        };
-        (1_000 / rows).max(20)
-    }
-}
-
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-impl std::fmt::Display for What {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            What::Privilege(check, micro) => write!(f, "privilege/{}/{}", name(check), name(micro)),
-            What::PageHash(place) => write!(f, "page-hash/{}", name(place)),
-            What::Alloc(source, micro) => write!(f, "alloc/{}/{}", name(source), name(micro)),
-            What::NameHash(hashing) => write!(f, "name-hash/{}", name(hashing)),
-        }
-    }
-}
-
-impl std::str::FromStr for What {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<What, String> {
-        let parts: Vec<&str> = text.split('/').collect();
-        match parts[..] {
-            ["privilege", check, micro] => {
-                Ok(What::Privilege(Check::from_str(check, false)?, Micro::from_str(micro, false)?))
-            }
-            ["page-hash", place] => Ok(What::PageHash(Place::from_str(place, false)?)),
-            ["alloc", source, micro] => {
-                Ok(What::Alloc(Source::from_str(source, false)?, Micro::from_str(micro, false)?))
-            }
-            ["name-hash", hashing] => Ok(What::NameHash(Hashing::from_str(hashing, false)?)),
-            _ => Err("an experiment, a way and, but for page-hash and name-hash, a microbenchmark"
-                .into()),
-        }
-    }
+/// Events of a microbenchmark that are counted.
+pub(super) fn events(micro: Micro) -> usize {
+    (OPERATIONS / micro.rows_an_event()).max(20)
 }
 
 /// Does `work`, which callgrind counts. Not inlined: it is found by its name.
@@ -94,44 +47,49 @@ pub(super) fn can_be_counted() -> bool {
     found
 }
 
-/// What a child does.
-pub(super) fn count(what: What, dir: &Path) -> Result<(), Fail> {
-    let operations = what.operations();
-    let sum = match what {
-        What::Privilege(check, micro) => privilege::count(check, micro, operations, dir)?,
-        What::PageHash(place) => page_hash::count(place, operations, dir)?,
-        What::Alloc(source, micro) => alloc::count(source, micro, operations, dir)?,
-        What::NameHash(hashing) => name_hash::count(hashing, operations, dir)?,
-    };
-    println!("{what}, {operations} operations, sum {sum}");
-    Ok(())
+/// What a child does: all ways of an experiment, in the order in which [`of`] gives them.
+pub(super) fn count(experiment: Experiment, dir: &Path) -> Result<(), Fail> {
+    match experiment {
+        Experiment::Privilege => privilege::count(dir),
+        Experiment::PageHash => page_hash::count(dir),
+        Experiment::Alloc => alloc::count(dir),
+        Experiment::NameHash => name_hash::count(dir),
+    }
 }
 
-/// Instructions of an operation.
+/// Instructions of each call of [`counted`] in an experiment, in their order.
 ///
 /// # Errors
-/// A child that fails, with what it said; a file of callgrind without a total.
-pub(super) fn of(what: What, dir: &Path) -> Result<f64, Fail> {
-    let file = dir.join("callgrind.out");
+/// A child that fails, with what it said; fewer files of callgrind than calls.
+pub(super) fn of(experiment: Experiment, calls: usize, dir: &Path) -> Result<Vec<u64>, Fail> {
+    let value = experiment.to_possible_value().expect("no experiment is hidden");
+    let name = value.get_name();
+    let files = tempfile::tempdir_in(dir)?;
+    let file = files.path().join("callgrind");
+    let function = "*seeds*instructions*counted*";
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
-        .arg("--toggle-collect=*seeds*instructions*counted*")
+        .arg(format!("--toggle-collect={function}"))
+        .arg(format!("--dump-after={function}"))
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(std::env::current_exe()?)
-        .args(["seeds", "--count", &what.to_string(), "--dir"])
+        .args(["seeds", "--count", name, "--dir"])
         .arg(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("counting {what} failed: {}", said.trim()).into());
+        return Err(format!("counting {name} failed: {}", said.trim()).into());
     }
-    let text = std::fs::read_to_string(&file)?;
-    std::fs::remove_file(&file)?;
-    let total = total(&text).filter(|&total| total > 0);
-    let total = total.ok_or_else(|| format!("callgrind has counted nothing of {what}"))?;
-    Ok(total as f64 / what.operations() as f64)
+    let counted = |call: usize| {
+        let file = file.with_extension(call.to_string());
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let total = total(&text).filter(|&total| total > 0);
+        total.ok_or_else(|| Fail::from(format!("callgrind has counted nothing in call {call}")))
+    };
+    (1..=calls).map(counted).collect()
 }
 
 /// The instructions of all functions in a file of callgrind.
@@ -145,22 +103,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_named_and_read_back() {
-        let every = [
-            What::Privilege(Check::Eager, Micro::ReadWrite100),
-            What::PageHash(Place::Apart16384),
-            What::Alloc(Source::Arena, Micro::PointSelect),
-            What::NameHash(Hashing::Ready),
-        ];
-        for what in every {
-            assert_eq!(what.to_string().parse(), Ok(what));
-        }
-        for bad in ["", "alloc", "alloc/arena", "alloc/arena/none", "name-hash/ready/insert"] {
-            assert!(bad.parse::<What>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn the_total_is_read_from_a_file_of_callgrind() {
         let file = "version: 1\nevents: Ir\nsummary: 12\n\nfn=(1) main\n3 4\n\ntotals: 4711\n";
         assert_eq!(total(file), Some(4711));
@@ -168,17 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_counted_can_be_done() {
-        let ways = [Check::Eager, Check::Lazy].map(|way| What::Privilege(way, Micro::WriteOnly));
-        let sources = <Source as ValueEnum>::value_variants().iter();
-        let sources = sources.map(|&source| What::Alloc(source, Micro::ReadWrite10));
-        let hashings = <Hashing as ValueEnum>::value_variants().iter();
-        let hashings = hashings.map(|&hashing| What::NameHash(hashing));
-        let places = <Place as ValueEnum>::value_variants().iter();
-        let places = places.map(|&place| What::PageHash(place));
-        for what in ways.into_iter().chain(places).chain(sources).chain(hashings) {
+    fn each_experiment_can_be_counted() {
+        for &experiment in Experiment::value_variants() {
             let dir = tempfile::tempdir().expect("a directory");
-            count(what, dir.path()).expect("runs");
+            count(experiment, dir.path()).expect("runs");
         }
     }
 }

@@ -52,9 +52,9 @@ pub(crate) struct Args {
     timing: Timing,
     #[command(flatten)]
     output: Output,
-    /// Do one thing a number of times, untimed, for callgrind
-    #[arg(long, hide = true, value_name = "EXPERIMENT/WAY[/BENCHMARK]")]
-    count: Option<instructions::What>,
+    /// Do all ways of an experiment, untimed, for callgrind
+    #[arg(long, hide = true, value_name = "EXPERIMENT")]
+    count: Option<Experiment>,
 }
 
 /// An experiment.
@@ -102,10 +102,18 @@ impl Setting<'_> {
         options(16384, self.cache_mib).durability(latchkv::Durability::None)
     }
 
-    /// Instructions of an operation, if they are counted.
-    fn count(&self, what: instructions::What) -> Result<Option<f64>, Fail> {
-        if self.instructions { instructions::of(what, self.path).map(Some) } else { Ok(None) }
+    /// Instructions of each of so many calls in an experiment, if they are counted.
+    fn count(&self, experiment: Experiment, calls: usize) -> Result<Option<Vec<u64>>, Fail> {
+        if !self.instructions {
+            return Ok(None);
+        }
+        instructions::of(experiment, calls, self.path).map(Some)
     }
+}
+
+/// Options of a database on which instructions are counted.
+fn counted_options() -> latchkv::Options {
+    options(16384, 64).durability(latchkv::Durability::None)
 }
 
 /// What something gains that took `old` and takes `new`, in percent of throughput.
@@ -139,8 +147,8 @@ fn rate(series: &Series, which: usize) -> Cell {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.output.scratch()?;
-    if let Some(what) = args.count {
-        return instructions::count(what, scratch.path());
+    if let Some(experiment) = args.count {
+        return instructions::count(experiment, scratch.path());
     }
     let quick = args.output.quick;
     let (rows, timing) = if quick {

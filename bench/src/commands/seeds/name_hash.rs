@@ -16,8 +16,8 @@
 //!
 //! Tested below: the two forms of the old hash agree.
 
-use super::instructions::{self, What, counted};
-use super::{GAIN_COLUMNS, Setting, gain, gain_percent, options, rate};
+use super::instructions::{self, OPERATIONS, counted};
+use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::Touch;
@@ -30,8 +30,8 @@ use std::hint::black_box;
 use std::path::Path;
 
 /// How a name is hashed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Hashing {
+#[derive(Clone, Copy, Debug)]
+enum Hashing {
     /// Never
     Ready,
     /// Once a query, a word at a time
@@ -144,7 +144,7 @@ fn hash_in_registers(bytes: &[cell::Cell<u8>]) -> u64 {
 }
 
 fn store(options: &latchkv::Options, path: &Path, data: &Data) -> Result<Store, Fail> {
-    let access = Access::new(Api::Session, 1);
+    let access = Access { roles: 0, ..Access::new(Api::Session, 1) };
     let store = Store::create(path, options, access, NAMESPACE, &[TREE])?;
     let records = data.sorted().into_iter().map(|(key, at)| (key, data.value(at, 0)));
     store.trees()[0].bulk_load(records)?;
@@ -164,11 +164,10 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     let ops = setting.timing.ops;
     let series = rounds::run(setting.timing, 1, &variants, |round| data.probes(round, ops))?;
     drop(variants);
-    let mut instructions = [None; HASHINGS.len()];
-    for (hashing, instructions) in HASHINGS.into_iter().zip(&mut instructions) {
-        *instructions = setting.count(What::NameHash(hashing))?;
-    }
-    report.table(&ways(&series, &instructions))?;
+    let counts = setting.count(Experiment::NameHash, HASHINGS.len())?;
+    let instructions =
+        |way: usize| counts.as_ref().map(|counts| counts[way] as f64 / OPERATIONS as f64);
+    report.table(&ways(&series, instructions))?;
 
     let mut columns = vec!["change", "reported"];
     columns.extend(GAIN_COLUMNS);
@@ -183,7 +182,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     for (change, reported, old, new) in changes {
         let mut row: Vec<Cell> = vec![change.into(), reported.into()];
         row.extend(gain(&series, old, new));
-        let both = instructions[old].zip(instructions[new]);
+        let both = instructions(old).zip(instructions(new));
         row.push(both.map(|(old, new)| gain_percent(old, new)).into());
         table.push(row);
     }
@@ -192,7 +191,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
 }
 
 /// What a query costs, and the hash's part of it.
-fn ways(series: &rounds::Series, instructions: &[Option<f64>; HASHINGS.len()]) -> Table {
+fn ways(series: &rounds::Series, instructions: impl Fn(usize) -> Option<f64>) -> Table {
     let columns = [
         "way",
         "queries/s",
@@ -211,11 +210,11 @@ fn ways(series: &rounds::Series, instructions: &[Option<f64>; HASHINGS.len()]) -
         };
         let part = |all: f64, ready: f64| (all - ready) / all * 100.0;
         let of_time = 100.0 - 100.0 / series.ratio(way, READY).median;
-        let both = instructions[way].zip(instructions[READY]);
+        let both = instructions(way).zip(instructions(READY));
         table.push([
             format!("{hashing:?}").to_lowercase().into(),
             rate(series, way),
-            instructions[way].into(),
+            instructions(way).into(),
             of_time.into(),
             both.map(|(all, ready)| part(all, ready)).into(),
             reported,
@@ -224,16 +223,18 @@ fn ways(series: &rounds::Series, instructions: &[Option<f64>; HASHINGS.len()]) -
     table
 }
 
-/// Does queries one way, for callgrind.
-pub(super) fn count(hashing: Hashing, queries: usize, dir: &Path) -> Result<u64, Fail> {
+/// Does queries each way, for callgrind.
+pub(super) fn count(dir: &Path) -> Result<(), Fail> {
     let data = Data { seed: 1, records: u64::from(instructions::ROWS) };
-    let options = options(16384, 64).durability(latchkv::Durability::None);
-    let store = store(&options, &dir.join("counted"), &data)?;
-    let (warm_up, keys) = (data.probes(0, queries), data.probes(1, queries));
-    store.on_session(|session| {
-        hashing.queries(session, &warm_up)?;
-        counted(&mut || hashing.queries(session, &keys))
-    })
+    let store = store(&counted_options(), &dir.join("latchkv"), &data)?;
+    let (warm_up, keys) = (data.probes(0, OPERATIONS), data.probes(1, OPERATIONS));
+    for hashing in HASHINGS {
+        store.on_session(|session| {
+            hashing.queries(session, &warm_up)?;
+            counted(&mut || hashing.queries(session, &keys))
+        })?;
+    }
+    store.close()
 }
 
 #[cfg(test)]
@@ -258,8 +259,7 @@ mod tests {
     fn every_way_finds_the_same_records() {
         let dir = tempfile::tempdir().expect("a directory");
         let data = Data { seed: 1, records: 100 };
-        let options = options(16384, 16).durability(latchkv::Durability::None);
-        let store = store(&options, &dir.path().join("db"), &data).expect("loads");
+        let store = store(&counted_options(), &dir.path().join("db"), &data).expect("loads");
         let keys = data.probes(0, 50);
         let sums = HASHINGS.map(|hashing| {
             store.on_session(|session| hashing.queries(session, &keys)).expect("reads")

@@ -12,8 +12,8 @@
 //! With one thread all ways must commit the same transactions and read the same bytes. After TPC-C its consistency
 //! conditions must hold.
 
-use super::instructions::{self, What, counted};
-use super::{GAIN_COLUMNS, Setting, gain, gain_percent, rate};
+use super::instructions::{self, counted};
+use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::data::{Data, Key};
 use crate::engines::Touch;
 use crate::report::{Cell, Report, Table};
@@ -26,8 +26,8 @@ use latchkv_latch::{LatchPlacement, Line64, PageHash};
 use std::path::Path;
 
 /// Where the latches lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Place {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
     /// One in each cell
     PerCell,
     /// 16 in an array
@@ -47,6 +47,8 @@ const OPS_A_TRANSACTION: usize = 100;
 const TRANSACTIONS_MIN: usize = 40;
 /// Transactions over which look-ups are counted.
 const COUNTED: usize = 500;
+/// Transactions whose instructions are counted.
+const TRANSACTIONS_COUNTED: usize = 50;
 /// Rows of the table for a warehouse of full scale.
 const ROWS_A_WAREHOUSE: u32 = 100_000;
 const WAREHOUSES_MAX: u32 = 4;
@@ -139,10 +141,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     drop(bar);
     let stats = stages[PER_CELL].db.stats().pool;
     let costs = look_ups_alone(setting, (stats.frames - stats.frames_free) as u32)?;
-    let mut counted = [None; PLACES.len()];
-    for (place, counted) in PLACES.into_iter().zip(&mut counted) {
-        *counted = setting.count(What::PageHash(place))?;
-    }
+    let counts = setting.count(Experiment::PageHash, PLACES.len())?;
     for threads in [1, setting.threads] {
         let series = transactions(setting, &stages, threads)?;
         let what = format!("TPC-C, {warehouses} warehouse(s), {threads} thread(s)");
@@ -150,7 +149,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
             &what,
             "transactions/s",
             &series,
-            Some((&stages, &costs, &counted)),
+            Some((&stages, &costs, counts.as_deref())),
         )?)?;
         let series = reads(setting, threads)?;
         let what = format!("reads at random, {threads} thread(s)");
@@ -167,7 +166,8 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-type Shares<'a> = (&'a [Stage], &'a Series, &'a [Option<f64>; PLACES.len()]);
+/// The databases, what a look-up costs alone, and the instructions of [`TRANSACTIONS_COUNTED`].
+type Shares<'a> = (&'a [Stage], &'a Series, Option<&'a [u64]>);
 
 /// What each way reaches, and what one latch in each cell gains over it.
 fn table(
@@ -199,10 +199,12 @@ fn table(
         } else {
             gain(series, which, PER_CELL)
         });
-        if let Some((stages, costs, counted)) = shares {
+        if let Some((stages, costs, counts)) = shares {
             let look_ups = stages[which].look_ups()?;
             let ns = costs.median(which);
-            let both = counted[which].zip(counted[PER_CELL]);
+            let instructions =
+                |way: usize| counts.map(|counts| counts[way] as f64 / TRANSACTIONS_COUNTED as f64);
+            let both = instructions(which).zip(instructions(PER_CELL));
             row.extend([
                 look_ups.into(),
                 ns.into(),
@@ -212,7 +214,7 @@ fn table(
                     Place::Apart1024 => "0.93".into(),
                     _ => Cell::None,
                 },
-                counted[which].into(),
+                instructions(which).into(),
                 both.filter(|_| which != PER_CELL).map(|(old, new)| gain_percent(old, new)).into(),
             ]);
         }
@@ -294,13 +296,15 @@ fn look_ups_alone(setting: &Setting<'_>, pages: u32) -> Result<Series, Fail> {
     })
 }
 
-/// Does transactions one way, for callgrind.
-pub(super) fn count(place: Place, transactions: usize, dir: &Path) -> Result<u64, Fail> {
-    let options = super::options(16384, 64).durability(latchkv::Durability::None);
+/// Does transactions each way, for callgrind.
+pub(super) fn count(dir: &Path) -> Result<(), Fail> {
     let factor = f64::from(instructions::ROWS) / f64::from(ROWS_A_WAREHOUSE);
-    let stage = Stage::load(&place.options(options), &dir.join("counted"), Scale::new(1, factor))?;
-    stage.transactions(&vec![1; transactions], true)?;
-    let sum = counted(&mut || stage.transactions(&vec![2; transactions], true))?;
-    stage.tpcc.check(&stage.db)?;
-    Ok(sum)
+    for place in PLACES {
+        let options = place.options(counted_options());
+        let stage = Stage::load(&options, &dir.join(place.name()), Scale::new(1, factor))?;
+        stage.transactions(&[1; TRANSACTIONS_COUNTED], true)?;
+        counted(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
+        stage.tpcc.check(&stage.db)?;
+    }
+    Ok(())
 }

@@ -7,9 +7,9 @@
 //!
 //! With one thread both must find the same rows with the same contents, with several the same number of rows.
 
-use super::instructions::What;
-use super::tables::{self, Way};
-use super::{GAIN_COLUMNS, Setting, gain, gain_percent, rate};
+use super::instructions::events;
+use super::tables::{Stage, Way};
+use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::Fail;
 use crate::engines::api::{Access, Api};
 use crate::progress;
@@ -19,8 +19,8 @@ use latchkv::Policy;
 use std::path::Path;
 
 /// When rights are looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Check {
+#[derive(Clone, Copy, Debug)]
+enum Check {
     /// An epoch is compared
     Lazy,
     /// Every right is looked up
@@ -33,7 +33,7 @@ const LAZY: usize = 0;
 const EAGER: usize = 1;
 
 impl Check {
-    fn way(self, micro: Micro, threads: usize) -> Way<'static> {
+    fn way(self, threads: usize) -> Way {
         let policy = match self {
             Check::Lazy => Policy::Lazy,
             Check::Eager => Policy::Eager,
@@ -41,8 +41,9 @@ impl Check {
         Way {
             name: format!("{self:?}"),
             access: Access { policy, ..Access::new(Api::Session, threads) },
-            work: Box::new(move |store, table, seeds| {
+            work: Box::new(move |store, table, micro, seeds| {
                 let done = store.run(Events::<Arena>::new(table, micro, seeds))?;
+                // What others have written meanwhile shows in the contents.
                 Ok(if threads == 1 { done.rows.wrapping_add(done.sum) } else { done.rows })
             }),
         }
@@ -55,7 +56,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     if setting.threads > 1 {
         times(setting, report, setting.threads, "about +1 %, at 16 to 24 threads")?;
     }
-    if setting.instructions { instructions(setting, report) } else { Ok(()) }
+    instructions(setting, report)
 }
 
 fn times(
@@ -68,10 +69,12 @@ fn times(
     let mut columns = vec!["benchmark", "reported", "eager [events/s]", "lazy [events/s]"];
     columns.extend(GAIN_COLUMNS);
     let mut table = Rows::new(title, &columns);
+    let dir = tempfile::tempdir_in(setting.path)?;
+    let ways = CHECKS.map(|check| check.way(threads));
+    let stage = Stage::new(dir.path(), &setting.options(), ways)?;
     let bar = progress::bar(Micro::WRITING.len() as u64, format!("{threads} thread(s)"));
     for micro in Micro::WRITING {
-        let series =
-            tables::timed(setting, micro, threads, &CHECKS.map(|way| way.way(micro, threads)))?;
+        let series = stage.timed(setting, micro, threads)?;
         let (eager, lazy) = (rate(&series, EAGER), rate(&series, LAZY));
         let mut row = vec![micro.name().into(), reported.into(), eager, lazy];
         row.extend(gain(&series, EAGER, LAZY));
@@ -79,29 +82,28 @@ fn times(
         bar.step();
     }
     drop(bar);
+    stage.close()?;
     report.table(&table)
 }
 
 fn instructions(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> {
+    let calls = Micro::WRITING.len() * CHECKS.len();
+    let Some(counts) = setting.count(Experiment::Privilege, calls)? else { return Ok(()) };
     let columns = ["benchmark", "eager", "lazy", "gain [%]", "share of the check [%]", "reported"];
     let mut table = Rows::new("privilege: instructions an event, 1 thread", &columns)
         .note("the check's share is what eager has over lazy, of eager");
-    let bar = progress::bar(Micro::WRITING.len() as u64, "instructions");
-    for micro in Micro::WRITING {
-        let [lazy, eager] = CHECKS.map(|check| setting.count(What::Privilege(check, micro)));
-        if let (Some(lazy), Some(eager)) = (lazy?, eager?) {
-            let share = (eager - lazy) / eager * 100.0;
-            let gain = gain_percent(eager, lazy);
-            let name = Cell::from(micro.name());
-            table.push([name, eager.into(), lazy.into(), gain.into(), share.into(), "2 %".into()]);
-        }
-        bar.step();
+    for (micro, counts) in Micro::WRITING.into_iter().zip(counts.chunks(CHECKS.len())) {
+        let [lazy, eager] = [LAZY, EAGER].map(|way| counts[way] as f64 / events(micro) as f64);
+        let share = (eager - lazy) / eager * 100.0;
+        let (name, gain) = (Cell::from(micro.name()), gain_percent(eager, lazy));
+        table.push([name, eager.into(), lazy.into(), gain.into(), share.into(), "2 %".into()]);
     }
-    drop(bar);
     report.table(&table)
 }
 
-/// Does events one way, for callgrind.
-pub(super) fn count(check: Check, micro: Micro, events: usize, dir: &Path) -> Result<u64, Fail> {
-    tables::count(&check.way(micro, 1), micro, events, dir)
+/// Does all benchmarks both ways, for callgrind.
+pub(super) fn count(dir: &Path) -> Result<(), Fail> {
+    let stage = Stage::new(dir, &counted_options(), CHECKS.map(|check| check.way(1)))?;
+    Micro::WRITING.into_iter().try_for_each(|micro| stage.count(micro))?;
+    stage.close()
 }

@@ -1,11 +1,13 @@
-//! Ways to run the events of one microbenchmark, compared.
+//! Ways to run the events of microbenchmarks, compared.
 //!
 //! Each way has a database of its own, filled alike and given the same events, so all are in the same state in each round.
-//! Rows that were deleted are put back between rounds of `delete`. All ways must come to the same sum (\[B2]), and after
-//! the last round rows and indexes must agree.
+//! The table is loaded anew for each microbenchmark; rows that were deleted are put back between rounds of `delete`. All
+//! ways must come to the same sum (\[B2]), and after the last round rows and indexes must agree.
+//!
+//! Tested through `instructions`, which does each way of each experiment.
 
+use super::Setting;
 use super::instructions::{self, counted};
-use super::{Setting, options};
 use crate::Fail;
 use crate::engines::api::{Access, Store};
 use crate::rounds::{self, Series, Timing, Variant};
@@ -13,67 +15,92 @@ use crate::workloads::sysbench::{Micro, TREES, Table};
 use std::path::Path;
 
 /// Does the events of some seeds, and gives a sum over what they saw that is the same whatever the way.
-pub(super) type Work<'a> = dyn Fn(&Store, &Table, &[u64]) -> Result<u64, Fail> + Sync + 'a;
+pub(super) type Work = dyn Fn(&Store, &Table, Micro, &[u64]) -> Result<u64, Fail> + Sync;
 
 /// A way.
-pub(super) struct Way<'a> {
+pub(super) struct Way {
     pub(super) name: String,
     pub(super) access: Access,
-    pub(super) work: Box<Work<'a>>,
+    pub(super) work: Box<Work>,
+}
+
+/// Ways with their databases.
+pub(super) struct Stage {
+    ways: Vec<(Way, Store)>,
 }
 
 const NAMESPACE: &str = "sbtest";
 /// Events of a round, at least.
 const EVENTS_MIN: usize = 20;
 
-/// Times all ways, on as many threads.
-pub(super) fn timed(
-    setting: &Setting<'_>,
-    micro: Micro,
-    threads: usize,
-    ways: &[Way<'_>],
-) -> Result<Series, Fail> {
-    let dir = tempfile::tempdir_in(setting.path)?;
-    let mut tables = Vec::new();
-    for way in ways {
-        let (path, options) = (dir.path().join(&way.name), setting.options());
-        let store = Store::create(&path, &options, way.access, NAMESPACE, &TREES)?;
-        let table = Table::load(&store, micro, setting.rows, 1)?;
-        tables.push((store, table));
+impl Stage {
+    /// Makes a database for each way.
+    pub(super) fn new(
+        path: &Path,
+        options: &latchkv::Options,
+        ways: impl IntoIterator<Item = Way>,
+    ) -> Result<Stage, Fail> {
+        let with_store = |way: Way| {
+            let path = path.join(&way.name);
+            let store = Store::create(&path, options, way.access, NAMESPACE, &TREES)?;
+            Ok((way, store))
+        };
+        let ways = ways.into_iter().map(with_store).collect::<Result<_, Fail>>()?;
+        Ok(Stage { ways })
     }
-    let mut variants = Vec::new();
-    for (way, (store, table)) in ways.iter().zip(&tables) {
-        let work = move |seeds: &[u64]| (way.work)(store, table, seeds);
-        variants.push(Variant::new(way.name.as_str(), work));
-    }
-    // About as much work a round for each microbenchmark.
-    let ops = (setting.timing.ops / micro.rows_an_event()).max(EVENTS_MIN);
-    let timing = Timing { ops, ..setting.timing };
-    let mut refill = Ok(());
-    let series = rounds::run(timing, threads, &variants, |round| {
-        if micro == Micro::Delete && refill.is_ok() {
-            let all = tables.iter().try_for_each(|(store, table)| table.refill(store).map(drop));
-            refill = all;
-        }
-        let mut random = fastrand::Rng::with_seed(round);
-        (0..ops).map(|_| random.u64(..)).collect()
-    })?;
-    drop(variants);
-    refill?;
-    for (store, table) in tables {
-        table.check(&store)?;
-        store.close()?;
-    }
-    Ok(series)
-}
 
-/// Does events one way, as many to warm up and then, for callgrind, as many as asked.
-pub(super) fn count(way: &Way<'_>, micro: Micro, events: usize, dir: &Path) -> Result<u64, Fail> {
-    let options = options(16384, 64).durability(latchkv::Durability::None);
-    let store = Store::create(&dir.join("counted"), &options, way.access, NAMESPACE, &TREES)?;
-    let table = Table::load(&store, micro, instructions::ROWS, 1)?;
-    let seeds: Vec<u64> = (0..2 * events as u64).collect();
-    let (warm_up, events) = seeds.split_at(events);
-    (way.work)(&store, &table, warm_up)?;
-    counted(&mut || (way.work)(&store, &table, events))
+    /// Times all ways, on as many threads.
+    pub(super) fn timed(
+        &self,
+        setting: &Setting<'_>,
+        micro: Micro,
+        threads: usize,
+    ) -> Result<Series, Fail> {
+        let mut tables = Vec::new();
+        for (_, store) in &self.ways {
+            tables.push((store, Table::load(store, micro, setting.rows, 1)?));
+        }
+        let mut variants = Vec::new();
+        for ((way, store), (_, table)) in self.ways.iter().zip(&tables) {
+            let work = move |seeds: &[u64]| (way.work)(store, table, micro, seeds);
+            variants.push(Variant::new(way.name.as_str(), work));
+        }
+        // About as much work a round for each microbenchmark.
+        let ops = (setting.timing.ops / micro.rows_an_event()).max(EVENTS_MIN);
+        let timing = Timing { ops, ..setting.timing };
+        let mut refilled = Ok(());
+        let series = rounds::run(timing, threads, &variants, |round| {
+            if micro == Micro::Delete && refilled.is_ok() {
+                let refill = |(store, table): &(&Store, Table)| table.refill(store).map(drop);
+                refilled = tables.iter().try_for_each(refill);
+            }
+            let mut random = fastrand::Rng::with_seed(round);
+            (0..ops).map(|_| random.u64(..)).collect()
+        })?;
+        drop(variants);
+        refilled?;
+        for (store, table) in tables {
+            table.check(store)?;
+        }
+        Ok(series)
+    }
+
+    /// Does events one after the other way, for callgrind: as many to warm up, and then those that count.
+    pub(super) fn count(&self, micro: Micro) -> Result<(), Fail> {
+        for (way, store) in &self.ways {
+            let table = Table::load(store, micro, instructions::ROWS, 1)?;
+            let events = instructions::events(micro);
+            let seeds: Vec<u64> = (0..2 * events as u64).collect();
+            let (warm_up, events) = seeds.split_at(events);
+            (way.work)(store, &table, micro, warm_up)?;
+            counted(&mut || (way.work)(store, &table, micro, events))?;
+            table.check(store)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the databases.
+    pub(super) fn close(self) -> Result<(), Fail> {
+        self.ways.into_iter().try_for_each(|(_, store)| store.close())
+    }
 }
