@@ -37,6 +37,7 @@ use crate::data::Data;
 use crate::progress;
 use crate::report::{Cell, Output, Report, Table, need_room};
 use crate::rounds::Timing;
+use crate::workloads::zipf::Zipf;
 use directory::{CORES_MAX, Shape};
 use draws::Draws;
 use replay::{Lined, Schedule, Tally, Trace};
@@ -66,8 +67,8 @@ pub(crate) struct Args {
     /// Pages in the page hash
     #[arg(long, default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
     pages: u32,
-    /// Look-ups of a core
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Look-ups of a core; the first half fills its cache, if that has a limit
+    #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(2..))]
     lookups: u64,
     /// Records of the database
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -75,8 +76,8 @@ pub(crate) struct Args {
     /// Cache of the database, in MiB; must hold all
     #[arg(long, default_value_t = 256)]
     cache_mib: u64,
-    /// Point reads of a core
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Point reads of a core; as with look-ups
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(2..))]
     reads: u64,
     /// Exponent of the Zipf distribution
     #[arg(long, default_value_t = 0.99)]
@@ -146,7 +147,7 @@ impl Plan {
             cache_kib: args.cache_kib.clone(),
             schedule: args.schedule,
             seed: args.seed,
-            lookups: most(args.lookups, 10_000) as usize,
+            lookups: most(args.lookups, 20_000) as usize,
             reads: most(args.reads, 1_000) as usize,
             data: Data { seed: args.seed, records: most(args.records, 100_000) },
             timing: Timing { rounds: most(rounds as u64, 11) as usize, ops, clock },
@@ -164,10 +165,12 @@ impl Plan {
     }
 }
 
-/// The traces of one subject.
-struct Subject {
+/// What replays of one subject's traces gave.
+struct Replayed {
     name: String,
-    traces: Vec<Trace>,
+    modifies_an_op: f64,
+    /// For each size of lines and of caches, those of the numbers of cores.
+    tallies: Vec<Vec<Tally>>,
 }
 
 /// Runs it.
@@ -187,13 +190,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let hashes = Hash::all(args.pages)?;
     let pages = u64::from(args.pages);
     let by_popularity =
-        |n| [("uniform", Draws::Uniform { n }), ("Zipf", Draws::zipf(n, args.theta))];
+        |n| [("uniform", Draws::Uniform { n }), ("Zipf", Draws::Zipf(Zipf::new(n, args.theta)))];
     for (popularity, draws) in by_popularity(pages) {
         let lists = draws.lists(plan.cores_max(), plan.lookups, plan.seed);
-        let record =
-            |hash: &Hash| Ok(Subject { name: hash.name.clone(), traces: hash.traces(&lists)? });
-        let subjects: Vec<Subject> = hashes.iter().map(record).collect::<Result<_, Fail>>()?;
-        tables(&plan, &format!("page-hash look-up, {popularity}"), &subjects, &mut report)?;
+        let subjects = hashes.iter().map(|hash| Ok((hash.name.clone(), hash.traces(&lists)?)));
+        tables(&plan, &format!("page-hash look-up, {popularity}"), subjects, &mut report)?;
     }
     engine(args, &plan, by_popularity(plan.data.records), &mut report)?;
     if args.validate {
@@ -216,64 +217,74 @@ fn engine(
     subjects::load(&path, &options, &plan.data)?;
     for (popularity, draws) in by_popularity {
         let lists = draws.lists(plan.cores_max(), plan.reads, plan.seed);
-        let record = |way: &Way| {
-            let reads = Reads::open(&path, &options, way, plan.data)?;
-            Ok(Subject { name: way.name.clone(), traces: reads.traces(&lists)? })
-        };
-        let subjects: Vec<Subject> = Way::all().iter().map(record).collect::<Result<_, Fail>>()?;
-        tables(plan, &format!("point read, {popularity}"), &subjects, report)?;
+        let subjects = Way::all().into_iter().map(|way| {
+            let reads = Reads::open(&path, &options, &way, plan.data)?;
+            Ok((way.name, reads.traces(&lists)?))
+        });
+        tables(plan, &format!("point read, {popularity}"), subjects, report)?;
     }
     Ok(())
 }
 
-/// Replays the subjects on all machines.
-fn tables(plan: &Plan, what: &str, subjects: &[Subject], report: &mut Report) -> Result<(), Fail> {
+/// Replays the subjects on all machines, one subject after the other: traces are large.
+fn tables(
+    plan: &Plan,
+    what: &str,
+    subjects: impl ExactSizeIterator<Item = Result<(String, Vec<Trace>), Fail>>,
+    report: &mut Report,
+) -> Result<(), Fail> {
     let replays = subjects.len() * plan.cores.len() * plan.line_bytes.len() * plan.cache_kib.len();
     let bar = progress::bar(replays as u64, what);
+    let mut all = Vec::new();
+    for subject in subjects {
+        let (name, traces) = subject?;
+        let mut tallies = Vec::new();
+        for &line_bytes in &plan.line_bytes {
+            let lined = Lined::new(&traces, line_bytes);
+            for &cache_kib in &plan.cache_kib {
+                let replay = |&cores: &usize| {
+                    let shape = plan.shape(cores, line_bytes, cache_kib);
+                    let tally = lined.replay(shape, plan.schedule, plan.seed);
+                    bar.step();
+                    tally
+                };
+                tallies.push(plan.cores.iter().map(replay).collect());
+            }
+        }
+        let modifies: f64 = traces.iter().map(Trace::modifies_an_op).sum();
+        all.push(Replayed { name, modifies_an_op: modifies / traces.len() as f64, tallies });
+    }
+    let mut which = 0;
     for &line_bytes in &plan.line_bytes {
-        let lined: Vec<Lined<'_>> =
-            subjects.iter().map(|subject| Lined::new(&subject.traces, line_bytes)).collect();
         for &cache_kib in &plan.cache_kib {
-            let rows: Vec<(&Subject, Vec<Tally>)> = subjects
-                .iter()
-                .zip(&lined)
-                .map(|(subject, lined)| {
-                    let replay = |&cores: &usize| {
-                        let shape = plan.shape(cores, line_bytes, cache_kib);
-                        let tally = lined.replay(shape, plan.schedule, plan.seed);
-                        bar.step();
-                        tally
-                    };
-                    (subject, plan.cores.iter().map(replay).collect())
-                })
-                .collect();
             let cache = match cache_kib {
                 0 => "caches without a limit".into(),
                 kib => format!("caches of {kib} KiB"),
             };
             let title = format!("{what}, lines of {line_bytes} bytes, {cache}");
-            report.table(&by_cores(plan, &title, &rows))?;
-            report.table(&parts(plan, &title, &rows))?;
+            report.table(&by_cores(plan, &title, &all, which))?;
+            report.table(&parts(plan, &title, &all, which))?;
+            which += 1;
         }
     }
     Ok(())
 }
 
-/// All transfers, for each number of cores.
-fn by_cores(plan: &Plan, title: &str, rows: &[(&Subject, Vec<Tally>)]) -> Table {
+/// All transfers on the machines numbered `which`, for each number of cores.
+fn by_cores(plan: &Plan, title: &str, all: &[Replayed], which: usize) -> Table {
     let counts: Vec<String> = plan.cores.iter().map(|cores| format!("{cores} cores")).collect();
     let mut columns = vec!["line transfers an operation"];
     columns.extend(counts.iter().map(String::as_str));
     let mut table = Table::new(title, &columns);
-    for (subject, tallies) in rows {
-        let cells = tallies.iter().map(|tally| Cell::from(tally.an_op(tally.all())));
+    for subject in all {
+        let cells = subject.tallies[which].iter().map(|tally| Cell::from(tally.an_op(tally.all())));
         table.push([Cell::from(subject.name.clone())].into_iter().chain(cells));
     }
     table
 }
 
 /// What the transfers are, at the greatest number of cores.
-fn parts(plan: &Plan, title: &str, rows: &[(&Subject, Vec<Tally>)]) -> Table {
+fn parts(plan: &Plan, title: &str, all: &[Replayed], which: usize) -> Table {
     let title = format!("{title}: an operation on {} cores", plan.cores_max());
     let columns = [
         "line transfers",
@@ -290,10 +301,8 @@ fn parts(plan: &Plan, title: &str, rows: &[(&Subject, Vec<Tally>)]) -> Table {
     let mut table = Table::new(title, &columns).note(
         "taken: copies in other caches had to go; busiest line: its share, one after the other",
     );
-    for (subject, tallies) in rows {
-        let Some(tally) = tallies.last() else { continue };
-        let modifies: u64 =
-            subject.traces[..plan.cores_max()].iter().map(|trace| trace.modifies()).sum();
+    for subject in all {
+        let Some(tally) = subject.tallies[which].last() else { continue };
         let an_op = |count| Cell::from(tally.an_op(count));
         table.push([
             Cell::from(subject.name.clone()),
@@ -303,9 +312,9 @@ fn parts(plan: &Plan, title: &str, rows: &[(&Subject, Vec<Tally>)]) -> Table {
             an_op(tally.read_far),
             an_op(tally.taken_near),
             an_op(tally.taken_far),
-            an_op(modifies),
+            subject.modifies_an_op.into(),
             // None where there is no RMW.
-            Cell::from(tally.taken() as f64 / modifies as f64),
+            (tally.an_op(tally.taken()) / subject.modifies_an_op).into(),
             an_op(tally.busiest),
         ]);
     }

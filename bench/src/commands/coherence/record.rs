@@ -109,9 +109,9 @@ mod tests {
         }
         let found = |frame: Option<u32>| frame.map(|_| ()).ok_or_else(|| "absent".into());
         let optimistic = traces(&numbers, |page| found(hash.lookup(page))).expect("traces");
-        assert_eq!(optimistic[1].modifies(), 0);
+        assert_eq!(optimistic[1].modifies_an_op(), 0.0);
         let shared = traces(&numbers, |page| found(hash.lookup_shared(page))).expect("traces");
-        assert_eq!(shared[1].modifies(), 2 * 49);
+        assert_eq!(shared[1].modifies_an_op(), 2.0);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! The fast path is the way with the fewest instructions from the entry to the return that leaves the file
 //! nowhere: a call is followed if the assembly has the function called, and is no way if it has not, nor are jumps
-//! to addresses out of memory, and traps. Of a function that has several (two kinds of look-up, told apart at run
-//! time) one is chosen by an instruction that has to be on it.
+//! to addresses out of memory, and traps. It is the way through the instructions, whatever is in the registers: where
+//! a shorter one would not do the work (a page that is none), or there are two kinds of work (two kinds of look-up,
+//! told apart at run time), instructions are named that have to be on it.
 //!
 //! It is found breadth first over the instructions, calls with a stack of where to return to.
 //!
@@ -46,6 +47,8 @@ pub(crate) enum Flow {
 pub(crate) enum Effect {
     /// Nothing beyond loads and stores.
     Plain,
+    /// Nothing: saves or restores a register, or moves the stack pointer. Not there where the path is inlined.
+    Frame,
     /// An atomic read-modify-write; of a pair of exclusive load and store, the store.
     Rmw,
     Fence,
@@ -87,8 +90,8 @@ struct Function {
 struct State {
     at: (usize, usize),
     stack: Vec<(usize, usize)>,
-    /// What has to be on the way was.
-    through: bool,
+    /// Which of what has to be on the way was, a bit each.
+    through: u32,
 }
 
 impl Assembly {
@@ -137,26 +140,30 @@ impl Assembly {
         assembly
     }
 
-    /// The fast path of `name`; if there is more than one way, that with an instruction whose name starts with
-    /// `through`. `None` if there is none, or no such function.
-    pub(crate) fn fast_path(&self, name: &str, through: Option<&str>) -> Option<Vec<Instruction>> {
+    /// The fast path of `name` that has, for each of `through`, an instruction whose name starts with it. `None` if
+    /// there is none, or no such function.
+    pub(crate) fn fast_path(&self, name: &str, through: &[&str]) -> Option<Vec<Instruction>> {
+        let all = (1 << through.len()) - 1;
         let entry = (*self.by_name.get(name)?, 0);
         let mut ways: Vec<(State, Option<usize>)> = Vec::new();
         let mut seen: HashSet<State> = HashSet::new();
         let mut queue: VecDeque<(State, Option<usize>)> = VecDeque::new();
-        queue.push_back((State { at: entry, stack: Vec::new(), through: through.is_none() }, None));
+        queue.push_back((State { at: entry, stack: Vec::new(), through: 0 }, None));
         while let Some((mut state, before)) = queue.pop_front() {
             let Some(instruction) = self.functions[state.at.0].instructions.get(state.at.1) else {
                 continue;
             };
-            state.through |= through.is_some_and(|with| instruction.mnemonic().starts_with(with));
+            for (bit, with) in through.iter().enumerate() {
+                let is_it = instruction.mnemonic().starts_with(with);
+                state.through |= u32::from(is_it) << bit;
+            }
             if !seen.insert(state.clone()) {
                 continue;
             }
             let here = ways.len();
             ways.push((state.clone(), before));
             if instruction.flow == Flow::Return && state.stack.is_empty() {
-                if state.through {
+                if state.through == all {
                     return Some(self.walked(&ways, here));
                 }
                 continue;
@@ -213,7 +220,7 @@ fn instruction(line: &str, arch: Arch) -> Instruction {
     let text = line.split_whitespace().collect::<Vec<_>>().join(" ");
     let (name, operands) = text.split_once(' ').unwrap_or((&text, ""));
     let (flow, effect) = match arch {
-        Arch::Aarch64 => (aarch64_flow(name, operands), aarch64_effect(name)),
+        Arch::Aarch64 => (aarch64_flow(name, operands), aarch64_effect(name, operands)),
         Arch::X86_64 => (x86_64_flow(name, operands), x86_64_effect(name, operands)),
     };
     Instruction { flow, effect, text }
@@ -232,12 +239,18 @@ fn aarch64_flow(name: &str, operands: &str) -> Flow {
     }
 }
 
-fn aarch64_effect(name: &str) -> Effect {
+fn aarch64_effect(name: &str, operands: &str) -> Effect {
     const RMW: [&str; 19] = [
         "cas", "swp", "ldadd", "ldclr", "ldset", "ldeor", "ldsmax", "ldsmin", "ldumax", "ldumin",
         "stadd", "stclr", "stset", "steor", "stsm", "stum", "stxr", "stlxr", "stxp",
     ];
+    const MOVES: [&str; 3] = ["add", "sub", "mov"];
+    const SAVES: [&str; 4] = ["stp", "ldp", "str", "ldr"];
     let starts = |with: &&str| name.starts_with(*with);
+    let of_stack = operands.split(", ").any(|operand| operand == "sp");
+    if MOVES.contains(&name) && of_stack || SAVES.contains(&name) && operands.contains("[sp") {
+        return Effect::Frame;
+    }
     if RMW.iter().any(starts) {
         Effect::Rmw
     } else if ["dmb", "dsb", "isb"].contains(&name) {
@@ -275,6 +288,8 @@ fn x86_64_effect(name: &str, operands: &str) -> Effect {
         "lock" => Effect::Rmw,
         _ if exchanges => Effect::Rmw,
         "mfence" => Effect::Fence,
+        _ if name.starts_with("push") || name.starts_with("pop") => Effect::Frame,
+        "addq" | "subq" if operands.ends_with(", %rsp") => Effect::Frame,
         _ => Effect::Plain,
     }
 }
@@ -296,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_path_goes_round_calls_that_leave_the_file_and_takes_no_turn_of_a_loop() {
-        let path = Assembly::parse(X86_64, Arch::X86_64).fast_path("take", None).expect("a path");
+        let path = Assembly::parse(X86_64, Arch::X86_64).fast_path("take", &[]).expect("a path");
         assert_eq!(
             texts(&path),
             [
@@ -315,7 +330,7 @@ mod tests {
     #[test]
     fn calls_and_jumps_within_the_file_are_followed() {
         let assembly = Assembly::parse(X86_64, Arch::X86_64);
-        let path = assembly.fast_path("calls", None).expect("a path");
+        let path = assembly.fast_path("calls", &[]).expect("a path");
         assert_eq!(
             texts(&path),
             [
@@ -329,28 +344,30 @@ mod tests {
                 "retq"
             ]
         );
-        assert_eq!(assembly.fast_path("also_calls", None), Some(path), "another name for it");
+        assert_eq!(assembly.fast_path("also_calls", &[]), Some(path), "another name for it");
     }
 
     #[test]
     fn of_two_ways_the_one_with_the_instruction_asked_for_is_taken() {
         let assembly = Assembly::parse(X86_64, Arch::X86_64);
-        let path = assembly.fast_path("calls", Some("div")).expect("a path");
+        let path = assembly.fast_path("calls", &["div"]).expect("a path");
         assert!(texts(&path).contains(&"divq %rcx"), "{path:?}");
-        assert_eq!(assembly.fast_path("calls", Some("mul")), None);
+        assert_eq!(assembly.fast_path("calls", &["movl", "div"]), Some(path));
+        assert_eq!(assembly.fast_path("calls", &["div", "lock"]), None);
+        assert_eq!(assembly.fast_path("calls", &["mul"]), None);
     }
 
     #[test]
     fn functions_that_are_not_there_or_only_fail_have_no_path() {
         let assembly = Assembly::parse(X86_64, Arch::X86_64);
-        assert_eq!(assembly.fast_path("nothing", None), None);
-        assert_eq!(assembly.fast_path("fails", None), None);
+        assert_eq!(assembly.fast_path("nothing", &[]), None);
+        assert_eq!(assembly.fast_path("fails", &[]), None);
     }
 
     #[test]
     fn arm_branches_atomics_fences_and_ordered_loads_are_known() {
         let assembly = Assembly::parse(AARCH64, Arch::Aarch64);
-        let path = assembly.fast_path("take", None).expect("a path");
+        let path = assembly.fast_path("take", &[]).expect("a path");
         assert_eq!(
             texts(&path),
             [
@@ -368,7 +385,7 @@ mod tests {
             ]
         );
         assert_eq!((count(&path, Effect::Rmw), count(&path, Effect::Fence)), (2, 1));
-        let path = assembly.fast_path("begin", None).expect("a path");
+        let path = assembly.fast_path("begin", &[]).expect("a path");
         assert_eq!(texts(&path), ["ldapr x0, [x0]", "cbz x0, .LBB1_2", "b tail", "ret"]);
         assert_eq!(count(&path, Effect::Ordered), 1);
     }
@@ -380,6 +397,22 @@ mod tests {
         assert_eq!(effect("stlxr w9, x8, [x0]", Arch::Aarch64), Effect::Rmw);
         assert_eq!(effect("xchgq %rax, (%rdi)", Arch::X86_64), Effect::Rmw);
         assert_eq!(effect("xchgq %rax, %rdi", Arch::X86_64), Effect::Plain);
+    }
+
+    #[test]
+    fn saved_registers_and_the_stack_pointer_are_frame_and_other_moves_are_not() {
+        let effect = |text, arch| instruction(text, arch).effect;
+        for frame in ["pushq %rbx", "popq %rbx", "addq $8, %rsp"] {
+            assert_eq!(effect(frame, Arch::X86_64), Effect::Frame, "{frame}");
+        }
+        for frame in
+            ["stp x29, x30, [sp, #-16]!", "ldr x19, [sp, #16]", "mov x29, sp", "sub sp, sp, #64"]
+        {
+            assert_eq!(effect(frame, Arch::Aarch64), Effect::Frame, "{frame}");
+        }
+        assert_eq!(effect("movq (%rdi), %rax", Arch::X86_64), Effect::Plain);
+        assert_eq!(effect("ldr x8, [x0]", Arch::Aarch64), Effect::Plain);
+        assert_eq!(effect("mov x8, x9", Arch::Aarch64), Effect::Plain);
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //!
 //! The model knows ports, latencies and widths. It does not know branches (what is fed is one way, laid out
 //! straight), caches (every load hits), nor what an atomic or a barrier waits for. Calls and returns are left out,
-//! for it would guess them at a hundred cycles.
+//! for it would guess them at a hundred cycles, and so is the frame of a function, for it has no idea of how
+//! processors handle a stack, and the path has no frame where it is inlined.
 //!
-//! Many models of ARM64 processors know no LSE atomics. Where llvm-mca refuses a path, it is asked again with
-//! each of them as the pair of exclusive load and store that does the same, once; the answer says so.
+//! Many models of ARM64 processors know no instruction younger than the first ARM64. Where llvm-mca refuses a path, it
+//! is asked again with each LSE atomic as the pair of exclusive load and store that does the same, once, and `ldapr`
+//! as `ldar`; the answer says so.
 //!
 //! Tested on a recorded answer for each of two processors.
 
-use super::assembly::{Arch, Flow, Instruction};
+use super::assembly::{Arch, Effect, Flow, Instruction};
 use crate::Fail;
 use serde_json::Value;
 use std::io::Write as _;
@@ -28,8 +30,8 @@ pub(crate) struct Cost {
     pub(crate) cycles_alone: f64,
     /// Cycles a time if it is repeated without end and each time may overlap the one before.
     pub(crate) cycles_repeated: f64,
-    /// LSE atomics were given as exclusive pairs.
-    pub(crate) in_pairs: bool,
+    /// LSE atomics were given as exclusive pairs, and `ldapr` as `ldar`.
+    pub(crate) as_first: bool,
     /// The model that LLVM has for the processor, by the name of its parts. Not always the processor's own.
     pub(crate) model: String,
 }
@@ -55,15 +57,15 @@ pub(crate) fn cost(
     path: &[Instruction],
 ) -> Result<Cost, Fail> {
     let as_printed = fed(path, |text| text.to_owned());
-    let (text, in_pairs, repeated) = match ask(program, arch, cpu, &as_printed, ITERATIONS) {
+    let (text, as_first, repeated) = match ask(program, arch, cpu, &as_printed, ITERATIONS) {
         Ok(answer) => (as_printed, false, answer),
         Err(error) => {
-            let pairs = fed(path, |text| pair(text).unwrap_or_else(|| text.to_owned()));
-            if arch != Arch::Aarch64 || pairs == as_printed {
+            let firsts = fed(path, |text| first(text).unwrap_or_else(|| text.to_owned()));
+            if arch != Arch::Aarch64 || firsts == as_printed {
                 return Err(error);
             }
-            let answer = ask(program, arch, cpu, &pairs, ITERATIONS)?;
-            (pairs, true, answer)
+            let answer = ask(program, arch, cpu, &firsts, ITERATIONS)?;
+            (firsts, true, answer)
         }
     };
     let alone = ask(program, arch, cpu, &text, 1)?;
@@ -71,7 +73,7 @@ pub(crate) fn cost(
         micro_ops: repeated.micro_ops,
         cycles_alone: alone.cycles,
         cycles_repeated: repeated.cycles,
-        in_pairs,
+        as_first,
         model: repeated.model,
     })
 }
@@ -106,29 +108,35 @@ fn ask(program: &Path, arch: Arch, cpu: &str, text: &str, iterations: u32) -> Re
     parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// What the model is told: all but calls and returns, each as `told` says.
+/// What the model is told: all but calls, returns and frame, each as `told` says.
 fn fed(path: &[Instruction], told: impl Fn(&str) -> String) -> String {
-    let is_fed = |one: &&Instruction| !matches!(one.flow, Flow::Call(_) | Flow::Return);
+    let is_fed = |one: &&Instruction| {
+        !matches!(one.flow, Flow::Call(_) | Flow::Return) && one.effect != Effect::Frame
+    };
     path.iter().filter(is_fed).map(|one| told(&one.text) + "\n").collect()
 }
 
-/// An LSE atomic as the pair of exclusives that does the same if nobody comes between. `None` for any other
-/// instruction, and for those on bytes, half-words and pairs.
-fn pair(text: &str) -> Option<String> {
+/// An LSE atomic as the pair of exclusives that does the same if nobody comes between, and `ldapr` as `ldar`.
+/// `None` for any other instruction, and for those on bytes, half-words and pairs.
+fn first(text: &str) -> Option<String> {
+    const ORDERS: &[&str] = &["", "a", "l", "al"];
     let (name, operands) = text.split_once(' ')?;
     let mut operands = operands.split(',').map(str::trim);
-    let (first, second) = (operands.next()?, operands.next()?);
+    let (one, two) = (operands.next()?, operands.next()?);
     // `stadd` and its like have no register for the old value.
     let (new, old, place) = match operands.next() {
-        Some(place) => (first, second, place),
-        None => (first, if first.starts_with('w') { "w17" } else { "x17" }, second),
+        Some(place) => (one, two, place),
+        None => (one, if one.starts_with('w') { "w17" } else { "x17" }, two),
     };
     let is = |with: &str, orders: &[&str]| {
         name.strip_prefix(with).is_some_and(|order| orders.contains(&order))
     };
-    const ORDERS: &[&str] = &["", "a", "l", "al"];
+    if name == "ldapr" {
+        return Some(format!("ldar {one}, {two}"));
+    }
+    // Its first register is the one compared, which then has the old value.
     if is("cas", ORDERS) {
-        return Some(format!("ldaxr {new}, {place}\nstlxr w16, {old}, {place}"));
+        return Some(format!("ldaxr {one}, {place}\nstlxr w16, {two}, {place}"));
     }
     if is("swp", ORDERS) {
         return Some(format!("ldaxr {old}, {place}\nstlxr w16, {new}, {place}"));
@@ -208,27 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_returns_are_not_fed() {
+    fn calls_returns_and_the_frame_are_not_fed() {
         let assembly = Assembly::parse(include_str!("samples/x86_64.s"), Arch::X86_64);
-        let path = assembly.fast_path("calls", None).expect("a path");
-        assert_eq!(
-            fed(&path, str::to_owned),
-            "pushq %rbx\ntestl %eax, %eax\nje .LBB1_2\nxorl %eax, %eax\npopq %rbx\n"
-        );
+        let path = assembly.fast_path("calls", &[]).expect("a path");
+        assert_eq!(fed(&path, str::to_owned), "testl %eax, %eax\nje .LBB1_2\nxorl %eax, %eax\n");
     }
 
     #[test]
-    fn lse_atomics_have_a_pair_and_other_instructions_have_none() {
-        let cas = pair("casa x10, x9, [x0]").expect("a pair");
+    fn young_instructions_have_an_older_form_and_others_have_none() {
+        let cas = first("casa x10, x9, [x0]").expect("a pair");
         assert_eq!(cas, "ldaxr x10, [x0]\nstlxr w16, x9, [x0]");
-        let add = pair("ldaddl x9, x8, [x0]").expect("a pair");
+        let add = first("ldaddl x9, x8, [x0]").expect("a pair");
         assert_eq!(add, "ldaxr x8, [x0]\nadd x15, x8, x9\nstlxr w16, x15, [x0]");
-        let set = pair("stset w9, [x0]").expect("a pair");
+        let set = first("stset w9, [x0]").expect("a pair");
         assert_eq!(set, "ldaxr w17, [x0]\norr w15, w17, w9\nstlxr w16, w15, [x0]");
         for other in
             ["ldr x8, [x0]", "add x9, x8, #16", "ret", "casab w1, w2, [x0]", "stlr x1, [x0]"]
         {
-            assert_eq!(pair(other), None, "{other}");
+            assert_eq!(first(other), None, "{other}");
         }
     }
 

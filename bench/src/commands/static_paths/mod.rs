@@ -42,17 +42,15 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// A fast path: a function of the package, and what has to be on the way.
+/// A fast path: a function of the package, and what has to be on the way on ARM64 and on x86-64.
 struct Subject {
     what: &'static str,
     function: &'static str,
-    through: Option<&'static str>,
-    /// An instruction for it on ARM64, if it is another one.
-    through_arm: Option<&'static str>,
+    through: [&'static [&'static str]; 2],
 }
 
 const fn subject(what: &'static str, function: &'static str) -> Subject {
-    Subject { what, function, through: None, through_arm: None }
+    Subject { what, function, through: [&[], &[]] }
 }
 
 const SUBJECTS: [Subject; 11] = [
@@ -60,12 +58,18 @@ const SUBJECTS: [Subject; 11] = [
     subject("latch, shared", "fast_latch_shared"),
     subject("latch, exclusive", "fast_latch_exclusive"),
     subject("latch, upgrade", "fast_latch_upgrade"),
-    subject("look-up, cell read", "fast_cell_optimistic"),
-    subject("look-up, cell shared", "fast_cell_shared"),
+    // Pages that are none come back before the multiplication that finds the cell.
     Subject {
-        // The latch is chosen by a remainder, and nothing else divides.
-        through: Some("div"),
-        through_arm: Some("udiv"),
+        through: [&["mul"], &["imul"]],
+        ..subject("look-up, cell read", "fast_cell_optimistic")
+    },
+    Subject {
+        through: [&["mul", "cas"], &["imul", "lock"]],
+        ..subject("look-up, cell shared", "fast_cell_shared")
+    },
+    // A latch apart is chosen by a remainder, and nothing else divides.
+    Subject {
+        through: [&["udiv", "cas"], &["div", "lock"]],
         ..subject("look-up, latches apart", "fast_cell_shared")
     },
     subject("parking_lot, read", "fast_parking_lot_read"),
@@ -150,8 +154,8 @@ impl<'s> Row<'s> {
         program: &Path,
     ) -> Row<'s> {
         let through = match arch {
-            Arch::Aarch64 => subject.through_arm,
-            Arch::X86_64 => subject.through,
+            Arch::Aarch64 => subject.through[0],
+            Arch::X86_64 => subject.through[1],
         };
         let path = assembly.fast_path(subject.function, through);
         let cost = match &path {
@@ -178,8 +182,8 @@ fn table(cpu: &str, compiler: &Compiler, rows: &[Row<'_>]) -> Table {
     let costs = || rows.iter().filter_map(|row| row.cost.as_ref().ok());
     let model = costs().next().map_or("none", |cost| &cost.model);
     let mut note = format!("{}; model {model}", compiler.version);
-    if costs().any(|cost| cost.in_pairs) {
-        note += ", which knows no LSE atomics: each is priced as an exclusive load and store";
+    if costs().any(|cost| cost.as_first) {
+        note += ", which knows no LSE atomics: each is priced as an exclusive load and store, ldapr as ldar";
     }
     for (row, why) in rows.iter().filter_map(|row| Some((row, row.cost.as_ref().err()?))) {
         note += &format!("; {}: {why}", row.subject.what);
@@ -187,6 +191,7 @@ fn table(cpu: &str, compiler: &Compiler, rows: &[Row<'_>]) -> Table {
     let columns = [
         "fast path",
         "instructions",
+        "of the frame",
         "atomic RMWs",
         "fences",
         "ordered accesses",
@@ -200,6 +205,7 @@ fn table(cpu: &str, compiler: &Compiler, rows: &[Row<'_>]) -> Table {
         table.push([
             Cell::from(row.subject.what),
             row.path.as_ref().map(Vec::len).into(),
+            row.count(Effect::Frame).into(),
             row.count(Effect::Rmw).into(),
             row.count(Effect::Fence).into(),
             row.count(Effect::Ordered).into(),
