@@ -2,7 +2,7 @@
 //! find in the assembly.
 //!
 //! Whatever is no fast path ends in a call: the library's own slow paths are calls, and what a caller would
-//! have to handle ends in [`failed`]. So the way from entry to return that calls nothing outside of this crate is the
+//! have to handle ends in `failed`. So the way from entry to return that calls nothing outside of this crate is the
 //! fast path, and there is no other.
 //!
 //! What it is not: code that anybody runs.
