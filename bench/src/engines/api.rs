@@ -1,7 +1,7 @@
 //! The plain API and the session API of latchkv under one trait, so that one workload runs on both.
 //!
 //! What it is for: workloads with transactions over several trees. What it is not: a trait over engines; the others
-//! have no sessions, and [`Engine`](super::Engine) and [`Durable`](super::durable::Durable) are those.
+//! have no sessions, and [`store::Store`](super::store::Store) is that one.
 //!
 //! ```text
 //! Store --run--> Connection of this thread --transact--> Txn, as often as it conflicts

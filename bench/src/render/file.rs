@@ -1,4 +1,4 @@
-//! The one reader of what [`report`](crate::report) writes.
+//! The one reader of what [`crate::report`] writes.
 
 use crate::Fail;
 use crate::report::{self, Table};
