@@ -215,6 +215,11 @@ impl<'s> Range<'s> {
         }
     }
 
+    /// The tree that it reads.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     pub(super) fn of_prefix(tree: &Tree, state: State<'s>, prefix: &[u8]) -> Range<'s> {
         let (lower, upper) = bounds_of_prefix(prefix);
         Range::new(tree.clone(), state, lower, upper)

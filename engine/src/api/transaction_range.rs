@@ -67,7 +67,6 @@ fn take_at(rows: &mut Ends<Range<'_>>, front: bool, key: &[u8]) -> Option<Result
 /// After an error it gives the same error for ever.
 #[must_use = "nothing is read before the first record is asked for"]
 pub struct TransactionRange<'t> {
-    tree: Tree,
     rows: Ends<Range<'t>>,
     /// The latest first.
     runs: Vec<Ends<Range<'t>>>,
@@ -119,7 +118,6 @@ impl<'t> TransactionRange<'t> {
         });
         let runs = runs.collect();
         TransactionRange {
-            tree: tree.clone(),
             rows: Ends::new(Range::of_reader(reader, tree, lower, upper)),
             runs,
             writes: Ends::new(own),
@@ -131,6 +129,11 @@ impl<'t> TransactionRange<'t> {
     fn step(&mut self, front: bool) -> Option<Result<Entry>> {
         if let Some(error) = &self.refused {
             return Some(Err(error.clone()));
+        }
+        if self.runs.is_empty() && self.writes.next(front).is_none() {
+            // Nothing of its own is left here.
+            let row = self.rows.next(front).take()?;
+            return Some(row.map_err(|error| conflict_of(error, self.rows.inner.tree())));
         }
         loop {
             // The least key of all, or the greatest.
@@ -145,7 +148,10 @@ impl<'t> TransactionRange<'t> {
             for rows in self.runs.iter_mut().chain([&mut self.rows]) {
                 match rows.next(front) {
                     Some(Ok(entry)) => see(entry.key()),
-                    Some(Err(error)) => return Some(Err(conflict_of(error.clone(), &self.tree))),
+                    Some(Err(error)) => {
+                        let error = error.clone();
+                        return Some(Err(conflict_of(error, rows.inner.tree())));
+                    }
                     None => {}
                 }
             }

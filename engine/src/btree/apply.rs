@@ -5,6 +5,7 @@
 
 use super::ahead::leading;
 use super::journal::{Journal, Stamp};
+use super::prepare::Place;
 use super::smo::SPARSE_PERCENT;
 use super::{Btree, Staged, View};
 use crate::error::Result;
@@ -19,6 +20,15 @@ pub(crate) struct Applying<'a> {
     pub(crate) key: &'a [u8],
     /// `None`: it goes.
     pub(crate) value: Option<Staged<'a>>,
+    /// Where the key led to, if that was looked up before.
+    pub(crate) place: Option<Place>,
+}
+
+impl Applying<'_> {
+    /// Bytes that it takes in the leaf, behind the key.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.value.map_or(0, |value| value.payload_bytes())
+    }
 }
 
 /// What changed in one leaf.
@@ -42,8 +52,12 @@ impl<'p> Btree<'p> {
     ) -> Result<usize> {
         let Some(first) = changes.first() else { return Ok(0) };
         let mut attempts = self.attempts();
+        let mut place = first.place;
         loop {
-            let leaf = self.descend_to_change(&mut attempts, first.key)?.node;
+            let leaf = match place.take() {
+                Some(place) => self.leaf_at(&mut attempts, place),
+                None => self.descend_to_change(&mut attempts, first.key)?.node,
+            };
             let Some((inside, x)) = self.latch_for_change(&attempts, leaf)? else {
                 attempts.again()?;
                 continue;
@@ -68,8 +82,8 @@ impl<'p> Btree<'p> {
                 }
                 return Ok(changed.count);
             }
-            let bytes = first.value.map_or(0, |value| value.payload_bytes());
-            self.split_leaf(&mut attempts, first.key, 2 + words_for(first.key.len() + bytes))?;
+            let bytes = first.key.len() + first.payload_bytes();
+            self.split_leaf(&mut attempts, first.key, 2 + words_for(bytes))?;
             attempts.again()?;
         }
     }

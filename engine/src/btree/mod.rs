@@ -33,6 +33,7 @@ mod journal;
 mod lengths;
 #[cfg(feature = "measure")]
 mod measure;
+mod prepare;
 mod purge;
 mod read;
 mod salvage;
@@ -45,6 +46,7 @@ mod write;
 pub(crate) use apply::{Applying, Conflicts};
 pub(crate) use journal::{Filled, Journal, Stamp, Unversioned};
 pub(crate) use lengths::Lengths;
+pub(crate) use prepare::Prepared;
 pub(crate) use run::{Content, Merge, Run, Said};
 pub(crate) use salvage::{
     LostRange, SalvageCursor, SalvagedRecord, SalvagedValue, Step as SalvageStep, is_of_a_page,

@@ -14,7 +14,6 @@
 
 use super::{Batch, Btree, Cursor, Edge};
 use crate::error::{Error, Result, Usage};
-use crate::node::words_for;
 use crate::versions::{SeenKind, Versions, key_hash};
 use latchkv_latch::primitives::Ordering;
 use std::ops::Bound;
@@ -103,31 +102,6 @@ impl Btree<'_> {
                     }
                     _ => Some(record.meta.lsn()),
                 });
-            }
-            attempts.again()?;
-        }
-    }
-
-    /// Before a change of `key` that has to succeed: brings its leaf in and makes room in it for so many payload
-    /// bytes. Gives the lsn of the record that is there, a tombstone included.
-    pub(crate) fn prepare(self, key: &[u8], payload_bytes: usize) -> Result<Option<u64>> {
-        let mut attempts = self.attempts();
-        loop {
-            let leaf = self.descend_to_change(&mut attempts, key)?.node;
-            let page = self.page(leaf);
-            let found = page.find(key);
-            let lsn = if found.exact {
-                page.record(found.at).map(|record| record.meta.lsn())
-            } else {
-                None
-            };
-            let replaced = found.exact.then_some(found.at);
-            let room = page.has_room_for_record(replaced, key, payload_bytes);
-            if self.valid(leaf) {
-                if room {
-                    return Ok(lsn);
-                }
-                self.split_leaf(&mut attempts, key, 2 + words_for(key.len() + payload_bytes))?;
             }
             attempts.again()?;
         }

@@ -147,7 +147,7 @@ fn apply_part(pool: &Pool, core: &TreeCore, bytes: &[u8], entries: &[&Entry]) ->
                 None
             }
         };
-        changes.push(Applying { key, value });
+        changes.push(Applying { key, value, place: None });
     }
     let mut ahead = tree.ahead();
     let mut done = 0;

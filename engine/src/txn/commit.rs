@@ -9,7 +9,7 @@
 //! the reservation becomes a Void. After it nothing may ([X4]).
 
 use super::{Change, Ledger, Reads, Target, Write};
-use crate::btree::{Applying, Btree, Journal, Staged, Stamp};
+use crate::btree::{Applying, Btree, Journal, Prepared, Stamp};
 use crate::error::{Error, Result};
 use crate::log::Durability;
 use crate::log::ops::Op;
@@ -62,19 +62,21 @@ impl Journal for Applied<'_> {
     }
 }
 
-/// Values that are on disk and that no leaf names yet; given back unless they were handed over.
-struct StagedValues<'p, 'w> {
+/// The changes that writes make, one each; a guard makes none, and its is left alone. Values on disk that no leaf
+/// names yet are given back unless they were handed over.
+struct Changes<'p, 'w> {
     pool: &'p Pool,
-    values: Vec<Option<Staged<'w>>>,
+    list: Vec<Applying<'w>>,
 }
 
-impl Drop for StagedValues<'_, '_> {
+impl Drop for Changes<'_, '_> {
     fn drop(&mut self) {
         if self.pool.store().health().is_err() {
             // Leaves may name some of them, and nothing durable will.
             return;
         }
-        for page in self.values.iter().flatten().filter_map(|staged| staged.unnamed) {
+        let values = self.list.iter().filter_map(|change| change.value);
+        for page in values.filter_map(|staged| staged.unnamed) {
             self.pool.free_unloaded(page);
         }
     }
@@ -93,7 +95,7 @@ impl Ledger {
         writes: &[Write<'_>],
         terms: Terms<'_>,
     ) -> Result<u64> {
-        let mut staged = StagedValues { pool, values: Vec::with_capacity(writes.len()) };
+        let mut changes = Changes { pool, list: Vec::with_capacity(writes.len()) };
         for write in writes {
             let value = match write.change {
                 Change::Put(value) => {
@@ -101,13 +103,14 @@ impl Ledger {
                 }
                 Change::Delete | Change::Guard => None,
             };
-            staged.values.push(value);
+            changes.list.push(Applying { key: write.key, value, place: None });
         }
         let hashes: Vec<u64> =
             writes.iter().map(|write| key_hash(write.target.core.id, write.key)).collect();
+        hashes.iter().for_each(|hash| self.versions.prefetch(*hash));
         let stripes = self.stripes.all(hashes.iter().copied());
-        self.prepare(pool, writes, &staged, terms.since)?;
-        let made = self.make(pool, writes, &hashes, &mut staged, terms);
+        self.prepare(pool, writes, &mut changes.list, terms.since)?;
+        let made = self.make(pool, writes, &hashes, &mut changes.list, terms);
         stripes.into_iter().for_each(|stripe| {
             stripe.release_clean();
         });
@@ -121,30 +124,28 @@ impl Ledger {
         &self,
         pool: &Pool,
         writes: &[Write<'_>],
-        staged: &StagedValues<'_, '_>,
+        changes: &mut [Applying<'_>],
         since: Option<u64>,
     ) -> Result<()> {
-        let values = staged.values.iter().flatten();
-        let bytes = writes.iter().map(|write| write.key.len()).sum::<usize>()
-            + values.map(|staged| staged.payload_bytes()).sum::<usize>();
+        let bytes = changes.iter().map(|change| change.key.len() + change.payload_bytes()).sum();
         pool.ready_for(writes.len(), bytes)?;
-        let mut staged = staged.values.iter();
+        let mut changes = changes.iter_mut();
         for of_tree in writes.chunk_by(|a, b| a.target.core.id == b.target.core.id) {
             let tree = Btree::new(pool, &of_tree[0].target.core);
             let mut ahead = tree.ahead();
-            for (at, (write, staged)) in of_tree.iter().zip(&mut staged).enumerate() {
+            let mut near = None;
+            for (at, (write, change)) in of_tree.iter().zip(&mut changes).enumerate() {
                 ahead.come_to(at, of_tree, |write| write.key);
-                let bytes = staged.map_or(0, |staged| staged.payload_bytes());
-                let lsn = match write.change {
-                    Change::Put(_) => tree.prepare(write.key, bytes),
-                    Change::Delete | Change::Guard => tree.prepare(write.key, 0),
-                };
-                let lsn = lsn.map_err(|error| explain(error, write.target))?;
+                let prepared = tree.prepare(write.key, change.payload_bytes(), near);
+                let Prepared { lsn, place } =
+                    prepared.map_err(|error| explain(error, write.target))?;
                 if let (Some(since), Some(lsn)) = (since, lsn)
                     && lsn >= since
                 {
                     return Err(write.target.conflict(Some(write.key)));
                 }
+                near = Some(place);
+                change.place = near;
             }
         }
         Ok(())
@@ -156,7 +157,7 @@ impl Ledger {
         pool: &Pool,
         writes: &[Write<'_>],
         hashes: &[u64],
-        staged: &mut StagedValues<'_, '_>,
+        list: &mut [Applying<'_>],
         terms: Terms<'_>,
     ) -> Result<Option<(u64, u64)>> {
         let changes = || writes.iter().filter(|write| !matches!(write.change, Change::Guard));
@@ -189,7 +190,7 @@ impl Ledger {
         }
         self.check_reader(terms, writes.first().map(|write| write.target))?;
         let applying = ready.copy();
-        if let Err(error) = self.apply(pool, writes, hashes, staged, lsn) {
+        if let Err(error) = self.apply(pool, writes, hashes, list, lsn) {
             // [X4]. First, so that this is the cause that is kept.
             let poisoned = self.log.poison(error);
             // What is applied of it never becomes visible to a snapshot.
@@ -214,34 +215,28 @@ impl Ledger {
         pool: &Pool,
         writes: &[Write<'_>],
         hashes: &[u64],
-        staged: &mut StagedValues<'_, '_>,
+        changes: &mut [Applying<'_>],
         lsn: u64,
     ) -> Result<()> {
         let mut at = 0;
         while let Some(first) = writes.get(at) {
-            let id = first.target.core.id;
-            let same = writes[at..].iter().take_while(|write| write.target.core.id == id).count();
-            let tree = Btree::of_commit(pool, &first.target.core);
-            let part = at..at + same;
             // A guard changes nothing.
-            let changing: Vec<usize> = part
-                .clone()
-                .filter(|index| !matches!(writes[*index].change, Change::Guard))
-                .collect();
-            let changes: Vec<Applying<'_>> = changing
-                .iter()
-                .map(|&index| Applying { key: writes[index].key, value: staged.values[index] })
-                .collect();
-            let mut done = 0;
-            while done < changes.len() {
-                done += tree.apply(&changes[done..], &mut |offset| {
-                    let index = changing[done + offset];
+            let changing = |write: &&Write<'_>| {
+                write.target.core.id == first.target.core.id
+                    && !matches!(write.change, Change::Guard)
+            };
+            let part = at..at + writes[at..].iter().take_while(changing).count();
+            let tree = Btree::of_commit(pool, &first.target.core);
+            let mut done = at;
+            while done < part.end {
+                done += tree.apply(&changes[done..part.end], &mut |offset| {
+                    let index = done + offset;
                     Applied { ledger: self, write: writes[index], hash: hashes[index], lsn }
                 })?;
             }
-            // Leaves name them now.
-            staged.values[part.clone()].fill(None);
-            at = part.end;
+            // Leaves name their values now.
+            changes[part.clone()].iter_mut().for_each(|change| change.value = None);
+            at = part.end.max(at + 1);
         }
         Ok(())
     }

@@ -410,7 +410,7 @@ impl Gathered {
                 GatheredValue::Extent { page, len } => Some(LeafPayload::Extent { page, len }),
                 GatheredValue::Gone => None,
             };
-            Applying { key, value: payload.map(Staged::of_run) }
+            Applying { key, value: payload.map(Staged::of_run), place: None }
         });
         changes.collect()
     }

@@ -61,9 +61,10 @@ mod tests;
 
 use self::guarded::Guarded;
 use self::record::Owner;
-use self::shard::Shard;
+use self::shard::{IndexAt, Shard};
 use crate::id::{PageId, TreeId};
 use latchkv_alloc::{SegmentArena, SegmentSource};
+use latchkv_latch::prefetch::prefetch_line;
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -161,6 +162,8 @@ pub(crate) struct VersionUsage {
 pub(crate) struct Versions {
     /// A power of two.
     shards: Box<[Guarded<Shard>]>,
+    /// The index of each shard, for [`Versions::prefetch`].
+    indexes: Box<[IndexAt]>,
     source: Arc<SegmentSource>,
     index_bytes: usize,
 }
@@ -186,7 +189,9 @@ impl Versions {
         let source = Arc::new(source);
         let shard =
             |_| Guarded::new(Shard::new(SegmentArena::new(Arc::clone(&source)), bucket_count));
-        Versions { shards: (0..shard_count).map(shard).collect(), source, index_bytes }
+        let shards: Box<[_]> = (0..shard_count).map(shard).collect();
+        let indexes = shards.iter().map(|shard| shard.shared(Shard::index_at)).collect();
+        Versions { shards, indexes, source, index_bytes }
     }
 
     /// Keeps what a key was, made by the commit `lsn` and replaced by the commit `superseded`; both are below 2^48.
@@ -265,8 +270,20 @@ impl Versions {
         usage
     }
 
+    /// Asks for what a [`push`](Self::push) of that hash will look at first. A hint.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let shard = self.shard_of(hash);
+        prefetch_line(&raw const self.shards[shard]);
+        self.indexes[shard].prefetch(hash >> BUCKET_SHIFT);
+    }
+
     fn shard(&self, hash: u64) -> &Guarded<Shard> {
-        &self.shards[hash as usize & (self.shards.len() - 1)]
+        &self.shards[self.shard_of(hash)]
+    }
+
+    fn shard_of(&self, hash: u64) -> usize {
+        hash as usize & (self.shards.len() - 1)
     }
 }
 

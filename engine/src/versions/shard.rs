@@ -47,6 +47,7 @@ use super::record::{self, Links, Owner, Version};
 use super::{Old, Seen};
 use crate::id::PageId;
 use latchkv_alloc::{Exhausted, SegmentArena, Slot};
+use latchkv_latch::prefetch::prefetch_line;
 use std::collections::VecDeque;
 
 /// Room for extents that an empty queue keeps.
@@ -82,7 +83,29 @@ pub(super) struct Shard {
     extents: VecDeque<OldExtent>,
 }
 
+/// Where the index of a shard lies, as long as the shard is there: to ask for its lines without the shard's latch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexAt {
+    /// Nothing is read or written by it.
+    address: usize,
+    bucket_count: usize,
+}
+
+impl IndexAt {
+    /// Asks for the line of a bucket, given as in [`Shard::push`].
+    #[inline]
+    pub(super) fn prefetch(self, bucket: u64) {
+        let at = self.address + (bucket as usize & (self.bucket_count - 1)) * size_of::<u64>();
+        prefetch_line(std::ptr::without_provenance::<u64>(at));
+    }
+}
+
 impl Shard {
+    /// Where its index lies.
+    pub(super) fn index_at(&self) -> IndexAt {
+        IndexAt { address: self.heads.as_ptr().addr(), bucket_count: self.heads.len() }
+    }
+
     /// An empty shard with `bucket_count` buckets, a power of two.
     pub(super) fn new(arena: SegmentArena, bucket_count: usize) -> Shard {
         debug_assert!(bucket_count.is_power_of_two());
