@@ -17,7 +17,7 @@ use super::HashArgs;
 use crate::latency::{self, cells};
 use crate::report::{Output, Report, Table, need_room};
 use crate::rounds::bootstrap;
-use crate::workloads::tpcc::{Checked, Kind, Scale};
+use crate::workloads::tpcc::{Checked, Kind, Scale, WAREHOUSES_MAX};
 use crate::{Fail, progress};
 use drive::{Bound, Measured};
 use serde_json::json;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     hash: HashArgs,
     /// Warehouses
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(WAREHOUSES_MAX)))]
     warehouses: u32,
     /// A factor to the rows of items, customers and orders, to try things out
     #[arg(long, default_value_t = 1.0, value_parser = a_factor)]

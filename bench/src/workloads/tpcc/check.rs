@@ -7,11 +7,21 @@
 //! 4  sum of O_OL_CNT              = number of order lines         each district
 //! ```
 //!
+//! And what these cannot see, since nothing here deletes orders or customers:
+//!
+//! ```text
+//! 5  number of orders             = D_NEXT_O_ID - 1 = entries of the index by customer     each district
+//! 6  number of customers          = entries of the index by name                           each district
+//! ```
+//!
 //! All rows that count are read by one snapshot, so this can be asked while others work.
 
 use super::rows::{District, Order, Row, Warehouse};
 use super::scale::{DISTRICTS, Scale};
-use super::schema::{DistrictId, Tables, line_of_key, order_of_key};
+use super::schema::{
+    DISTRICT_BYTES, DistrictId, Tables, district_of_key, line_of_key, order_of_key,
+    warehouse_of_key,
+};
 use crate::Fail;
 use latchkv::{Db, Snapshot, Tree};
 use std::fmt;
@@ -52,12 +62,19 @@ struct Counted {
     ytd: i64,
     next_order: i64,
     last_order: i64,
+    orders: i64,
+    orders_by_customer: i64,
+    customers: i64,
+    customers_by_name: i64,
     lines_ordered: i64,
     lines: i64,
     new_orders: i64,
     first_new: i64,
     last_new: i64,
 }
+
+/// One of the numbers of a district.
+type Number = fn(&mut Counted) -> &mut i64;
 
 /// All that is counted, by warehouse and by district.
 struct Count {
@@ -83,16 +100,15 @@ impl Count {
             districts: vec![Counted::default(); scale.warehouses as usize * usize::from(DISTRICTS)],
         };
         each(snapshot, &tables.warehouse, |key, value| {
-            let (w,): (u32,) = latchkv::encode::decode(key)?;
+            let w = warehouse_of_key(key)?;
             let ytd = count.warehouse_ytd.get_mut((w as usize).wrapping_sub(1));
             *ytd.ok_or("there is a warehouse that is none of this scale")? =
                 Warehouse::of(value)?.ytd.get();
             Ok(())
         })?;
         each(snapshot, &tables.district, |key, value| {
-            let (w, d) = latchkv::encode::decode(key)?;
             let row = District::of(value)?;
-            let counted = count.district(DistrictId { w, d })?;
+            let counted = count.district(district_of_key(key)?)?;
             counted.ytd = row.ytd.get();
             counted.next_order = row.next_order.get().into();
             Ok(())
@@ -101,6 +117,7 @@ impl Count {
             let (at, o) = order_of_key(key)?;
             let counted = count.district(at)?;
             counted.last_order = counted.last_order.max(o.into());
+            counted.orders += 1;
             counted.lines_ordered += i64::from(Order::of(value)?.lines);
             Ok(())
         })?;
@@ -119,6 +136,18 @@ impl Count {
             count.district(at)?.lines += 1;
             Ok(())
         })?;
+        let rows: [(_, Number); 3] = [
+            (&tables.orders_by_customer, |counted| &mut counted.orders_by_customer),
+            (&tables.customer, |counted| &mut counted.customers),
+            (&tables.customer_by_name, |counted| &mut counted.customers_by_name),
+        ];
+        for (tree, number) in rows {
+            each(snapshot, tree, |key, _| {
+                let district = key.get(..DISTRICT_BYTES).unwrap_or(key);
+                *number(count.district(district_of_key(district)?)?) += 1;
+                Ok(())
+            })?;
+        }
         Ok(count)
     }
 
@@ -148,6 +177,12 @@ impl Count {
                 }
                 let what = ["the sum of O_OL_CNT", "the number of order lines"];
                 expect(4, w, d, what, [counted.lines_ordered, counted.lines]);
+                let what = ["the number of orders", "D_NEXT_O_ID - 1"];
+                expect(5, w, d, what, [counted.orders, last]);
+                let what = ["the number of orders", "that of the index by customer"];
+                expect(5, w, d, what, [counted.orders, counted.orders_by_customer]);
+                let what = ["the number of customers", "that of the index by name"];
+                expect(6, w, d, what, [counted.customers, counted.customers_by_name]);
             }
         }
         violations
@@ -185,7 +220,7 @@ pub(super) fn check(db: &Db, tables: &Tables<Tree>, scale: Scale) -> Result<Chec
     }
     let sum = |of: fn(&Counted) -> i64| count.districts.iter().map(of).sum::<i64>() as u64;
     Ok(Checked {
-        orders: sum(|counted| counted.last_order),
+        orders: sum(|counted| counted.orders),
         new_orders: sum(|counted| counted.new_orders),
         order_lines: sum(|counted| counted.lines),
     })

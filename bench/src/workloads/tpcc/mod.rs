@@ -43,7 +43,7 @@ mod worker;
 
 pub(crate) use check::Checked;
 pub(crate) use scale::Scale;
-pub(crate) use schema::{DistrictId, NAMESPACE};
+pub(crate) use schema::{DistrictId, NAMESPACE, WAREHOUSES_MAX};
 pub(crate) use worker::{Done, Homes, Kind, Worker};
 
 use crate::Fail;

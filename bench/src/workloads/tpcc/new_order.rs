@@ -5,7 +5,7 @@ use super::access::{Buffers, Stop, find, read};
 use super::random;
 use super::rows::{Customer, District, Item, Order, OrderLine, Stock, Warehouse};
 use super::scale::{LINES, Scale};
-use super::schema::{DistrictId, Tables, key};
+use super::schema::{DistrictId, NUMBER_MAX, Tables, key};
 use super::worker::{now_us, other_warehouse};
 use crate::engines::transact::Txn;
 use fastrand::Rng;
@@ -69,6 +69,10 @@ impl NewOrder {
         let district_key = key.of(key::district(at));
         let mut district = read(txn, &tables.district, district_key, |row: &District| *row)?;
         let o = district.next_order.get();
+        if o >= NUMBER_MAX {
+            let used = format!("{at:?} has used its {NUMBER_MAX} numbers of orders: load anew");
+            return Err(Stop::Failed(used.into()));
+        }
         district.next_order = U32::new(o + 1);
         txn.put(&tables.district, district_key, district.as_bytes())?;
         let customer_key = key.of(key::customer(at, self.customer));

@@ -15,11 +15,12 @@
 //! stock               w i                                            Stock
 //! ```
 //!
-//! Keys are made by `latchkv::encode`, so they sort as these numbers and names do. The specification gives history no
-//! key; ours says who wrote the row and which of his it is.
+//! Keys are made by `latchkv::encode`, so they sort as these numbers and names do. Each number takes the fewest bytes
+//! that hold what the specification asks for (clause 1.3): a warehouse two, a district one, a customer, an item and an
+//! order three. The specification gives history no key; ours says who wrote the row and which of his it is.
 
 use super::random::{LastName, trimmed};
-use latchkv::encode::{DecodeError, KeyEncode, Reverse, decode};
+use latchkv::encode::{DecodeError, KeyDecode, KeyEncode, Reverse, decode};
 
 /// A tree for each table and index; `T` is an open tree of one API or the other.
 #[derive(Clone, Debug)]
@@ -68,6 +69,35 @@ pub(crate) struct DistrictId {
     pub(crate) d: u8,
 }
 
+/// The greatest number of a warehouse.
+pub(crate) const WAREHOUSES_MAX: u32 = u16::MAX as u32;
+/// The greatest number of a customer, an item or an order in a key; no row has it.
+pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
+
+/// A number of three bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Three(u32);
+
+impl KeyEncode for Three {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        let [_, bytes @ ..] = self.0.min(NUMBER_MAX).to_be_bytes();
+        out.extend_from_slice(&bytes);
+    }
+}
+
+impl KeyDecode for Three {
+    fn decode_from(input: &mut &[u8]) -> Result<Three, DecodeError> {
+        let (high, low) = <(u8, u16)>::decode_from(input)?;
+        Ok(Three(u32::from(high) << 16 | u32::from(low)))
+    }
+}
+
+/// A warehouse in a key.
+fn two(w: u32) -> u16 {
+    debug_assert!(w <= WAREHOUSES_MAX, "`tpcc` takes no more warehouses");
+    w as u16
+}
+
 /// Memory that keys are made in, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBuffer(Vec<u8>);
@@ -84,29 +114,29 @@ impl KeyBuffer {
 
 /// The keys, by their trees.
 pub(crate) mod key {
-    use super::{DistrictId, KeyEncode, LastName, Reverse, trimmed};
+    use super::{DistrictId, KeyEncode, LastName, Reverse, Three, trimmed, two};
 
     pub(crate) fn warehouse(w: u32) -> impl KeyEncode {
-        (w,)
+        two(w)
     }
 
     pub(crate) fn district(at: DistrictId) -> impl KeyEncode {
-        (at.w, at.d)
+        (two(at.w), at.d)
     }
 
     pub(crate) fn customer(at: DistrictId, c: u32) -> impl KeyEncode {
-        (at.w, at.d, c)
+        (two(at.w), at.d, Three(c))
     }
 
     /// Where the customers of a last name begin; it is a prefix of their keys.
     pub(crate) fn of_last_name(at: DistrictId, last: &LastName) -> impl KeyEncode {
-        (at.w, at.d, trimmed(last))
+        (two(at.w), at.d, trimmed(last))
     }
 
     /// What comes behind all customers of a last name. The bytes of a name end with two zeros; this is what they
     /// would be if the second were one.
     pub(crate) fn behind_last_name(at: DistrictId, last: &LastName) -> impl KeyEncode {
-        struct Behind<'a>(u32, u8, &'a [u8]);
+        struct Behind<'a>(u16, u8, &'a [u8]);
         impl KeyEncode for Behind<'_> {
             fn encode_into(&self, out: &mut Vec<u8>) {
                 (self.0, self.1, self.2).encode_into(out);
@@ -115,7 +145,7 @@ pub(crate) mod key {
                 }
             }
         }
-        Behind(at.w, at.d, trimmed(last))
+        Behind(two(at.w), at.d, trimmed(last))
     }
 
     pub(crate) fn customer_by_name<'a>(
@@ -124,7 +154,7 @@ pub(crate) mod key {
         first: &'a [u8; 16],
         c: u32,
     ) -> impl KeyEncode + use<'a> {
-        (at.w, at.d, trimmed(last), trimmed(first), c)
+        (two(at.w), at.d, trimmed(last), trimmed(first), Three(c))
     }
 
     pub(crate) fn history(worker: u32, number: u64) -> impl KeyEncode {
@@ -133,48 +163,63 @@ pub(crate) mod key {
 
     /// Of an order, also where it is new.
     pub(crate) fn order(at: DistrictId, o: u32) -> impl KeyEncode {
-        (at.w, at.d, o)
+        (two(at.w), at.d, Three(o))
     }
 
     pub(crate) fn order_by_customer(at: DistrictId, c: u32, o: u32) -> impl KeyEncode {
-        (at.w, at.d, c, Reverse(o))
+        (two(at.w), at.d, Three(c), Reverse(Three(o)))
     }
 
     pub(crate) fn order_line(at: DistrictId, o: u32, number: u8) -> impl KeyEncode {
-        (at.w, at.d, o, number)
+        (two(at.w), at.d, Three(o), number)
     }
 
     pub(crate) fn item(i: u32) -> impl KeyEncode {
-        (i,)
+        Three(i)
     }
 
     pub(crate) fn stock(w: u32, i: u32) -> impl KeyEncode {
-        (w, i)
+        (two(w), Three(i))
     }
+}
+
+/// The warehouse that a key stands for.
+pub(crate) fn warehouse_of_key(key: &[u8]) -> Result<u32, DecodeError> {
+    decode::<u16>(key).map(u32::from)
+}
+
+/// Bytes of a key of a district, with which those of its rows begin.
+pub(crate) const DISTRICT_BYTES: usize = 3;
+
+/// The district that a key stands for.
+pub(crate) fn district_of_key(key: &[u8]) -> Result<DistrictId, DecodeError> {
+    let (w, d) = decode::<(u16, u8)>(key)?;
+    Ok(DistrictId { w: w.into(), d })
 }
 
 /// The customer that a key of the index by name ends with.
 pub(crate) fn customer_of_name_key(key: &[u8]) -> Result<u32, DecodeError> {
-    let at = key.len().saturating_sub(4);
-    decode::<u32>(&key[at..]).map_err(|error| error.after(at))
+    let at = key.len().saturating_sub(3);
+    let Three(c) = decode(&key[at..]).map_err(|error| error.after(at))?;
+    Ok(c)
 }
 
 /// District and number of an order that a key of orders, or of new orders, stands for.
 pub(crate) fn order_of_key(key: &[u8]) -> Result<(DistrictId, u32), DecodeError> {
-    let (w, d, o) = decode(key)?;
-    Ok((DistrictId { w, d }, o))
+    let (w, d, Three(o)) = decode::<(u16, u8, Three)>(key)?;
+    Ok((DistrictId { w: w.into(), d }, o))
 }
 
 /// Number of the order that a key of the index by customer stands for.
 pub(crate) fn order_of_customer_key(key: &[u8]) -> Result<u32, DecodeError> {
-    let (_, _, _, Reverse(o)) = decode::<(u32, u8, u32, Reverse<u32>)>(key)?;
+    let (_, _, _, Reverse(Three(o))) = decode::<(u16, u8, Three, Reverse<Three>)>(key)?;
     Ok(o)
 }
 
 /// District of an order line, and its number in its order.
 pub(crate) fn line_of_key(key: &[u8]) -> Result<(DistrictId, u8), DecodeError> {
-    let (w, d, _, number) = decode::<(u32, u8, u32, u8)>(key)?;
-    Ok((DistrictId { w, d }, number))
+    let (w, d, _, number) = decode::<(u16, u8, Three, u8)>(key)?;
+    Ok((DistrictId { w: w.into(), d }, number))
 }
 
 /// Who wrote a row of history.
@@ -225,5 +270,18 @@ mod tests {
         assert_eq!(line_of_key(buffer.of(key::order_line(AT, 9, 2))), Ok((AT, 2)));
         assert_eq!(worker_of_history_key(buffer.of(key::history(6, 1))), Ok(6));
         assert!(order_of_key(b"short").is_err());
+        assert_eq!(warehouse_of_key(buffer.of(key::warehouse(3))), Ok(3));
+        assert_eq!(district_of_key(buffer.of(key::district(AT))), Ok(AT));
+    }
+
+    #[test]
+    fn numbers_of_three_bytes_sort_and_come_back() {
+        let numbers = [0, 1, 0xff, 0x100, 0xffff, 0x1_0000, NUMBER_MAX];
+        let keys: Vec<_> = numbers.iter().map(|&n| latchkv::encode::encode(&Three(n))).collect();
+        assert!(keys.is_sorted() && keys.iter().all(|key| key.len() == 3));
+        for (&number, key) in numbers.iter().zip(&keys) {
+            assert_eq!(decode(key), Ok(Three(number)));
+        }
+        assert!(decode::<Three>(&[1, 2]).is_err());
     }
 }

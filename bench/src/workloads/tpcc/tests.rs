@@ -125,8 +125,10 @@ fn a_new_order_takes_from_stock_what_its_lines_say() {
     let order = latchkv::encode::encode(&key::order(at, o));
     let order = *Order::of(&tables.orders.get(order).expect("a read").expect("a row")).unwrap();
     assert_eq!((usize::from(order.lines), order.carrier), (lines.len(), 0));
-    let latest = latchkv::encode::encode(&(at.w, at.d, order.customer.get()));
-    let latest = tables.orders_by_customer.prefix(latest).next().expect("one").expect("a record");
+    let latest = latchkv::encode::encode(&key::order_by_customer(at, order.customer.get(), o));
+    let of_customer = &latest[..latest.len() - 3];
+    let latest =
+        tables.orders_by_customer.prefix(of_customer).next().expect("one").expect("a record");
     assert_eq!(schema::order_of_customer_key(latest.key()), Ok(o));
 }
 
@@ -291,7 +293,7 @@ fn a_district_whose_next_order_is_wrong_violates_condition_2() {
     let error = stage.violation();
     let expected = "condition 2 is violated in warehouse 1, district 4: D_NEXT_O_ID - 1 is 32, but the greatest O_ID is 30";
     assert!(error.contains(expected), "{error}");
-    assert!(error.contains("and 1 more"), "{error}");
+    assert!(error.contains("and 2 more"), "{error}");
 }
 
 #[test]
@@ -317,6 +319,35 @@ fn a_line_that_is_lost_violates_condition_4() {
     assert!(stage.tpcc.tables.order_line.delete(line).expect("a delete"));
     let error = stage.violation();
     assert!(error.contains("condition 4 is violated in warehouse 1, district 1"), "{error}");
+}
+
+#[test]
+fn an_order_that_is_lost_whole_violates_condition_5() {
+    let stage = Stage::new(1);
+    let at = DistrictId { w: 1, d: 2 };
+    let tables = &stage.tpcc.tables;
+    let order = latchkv::encode::encode(&key::order(at, 12));
+    assert!(tables.orders.delete(&order).expect("a delete"));
+    for number in 1..=15 {
+        let line = latchkv::encode::encode(&key::order_line(at, 12, number));
+        tables.order_line.delete(line).expect("a delete");
+    }
+    let error = stage.violation();
+    let expected = "condition 5 is violated in warehouse 1, district 2: the number of orders is 29, but D_NEXT_O_ID - 1 is 30";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn an_entry_of_an_index_that_is_lost_violates_conditions_5_and_6() {
+    let stage = Stage::new(1);
+    let tables = &stage.tpcc.tables;
+    for (index, condition) in [(&tables.orders_by_customer, 5), (&tables.customer_by_name, 6)] {
+        let first = index.first().expect("a read").expect("an entry");
+        assert!(index.delete(first.key()).expect("a delete"));
+        let error = stage.violation();
+        assert!(error.contains(&format!("condition {condition} is violated")), "{error}");
+        index.put(first.key(), first.value()).expect("put");
+    }
 }
 
 #[test]
