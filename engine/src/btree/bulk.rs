@@ -52,10 +52,26 @@ impl Entry {
 #[derive(Default)]
 struct Level {
     staged: Vec<Entry>,
-    /// Upper bound of the words of `staged`, as if nothing were shared.
+    /// Bytes that the lower fence shares with the last staged key, and so with a fence at it.
+    prefix: usize,
+    /// Words of `staged` behind so many bytes.
     staged_words: usize,
     /// Lower fence of the page to be formed next.
     lower: Vec<u8>,
+}
+
+impl Level {
+    /// The keys share so many bytes with the lower fence from now on.
+    fn share(&mut self, prefix: usize) {
+        if prefix != self.prefix {
+            self.count(prefix);
+        }
+    }
+
+    fn count(&mut self, prefix: usize) {
+        self.prefix = prefix;
+        self.staged_words = self.staged.iter().map(|entry| entry.words(prefix)).sum();
+    }
 }
 
 /// What a build has made so far. Records come in ascending order; nobody else sees any of it.
@@ -202,16 +218,13 @@ impl<'p> Btree<'p> {
 
     fn stage_entry(self, built: &mut Built, at: usize, entry: Entry) -> Result<()> {
         let level = &mut built.levels[at];
-        level.staged_words += entry.words(0);
+        level.share(common_prefix_bytes(&level.lower, &entry.key));
+        // A page of what is staged so far, at most: a fence at this entry is no longer than its key.
+        let fences = words_for(level.lower.len()) + words_for(entry.key.len());
+        let words = SLOTS_AT + fences + level.staged_words;
+        level.staged_words += entry.words(level.prefix);
         level.staged.push(entry);
-        // Ask only when the pessimistic sum, less what a prefix could save, is over a page.
-        let level = &built.levels[at];
-        let prefix = match (level.staged.first(), level.staged.last()) {
-            (Some(first), Some(last)) => common_prefix_bytes(&first.key, &last.key),
-            _ => 0,
-        };
-        let saved = level.staged.len() * words_for(prefix + 7);
-        if level.staged_words.saturating_sub(saved) + SLOTS_AT > self.words_max() {
+        if words > self.words_max() {
             let fitting = self.fitting(&built.levels[at], at, false);
             if fitting + 1 < built.levels[at].staged.len() {
                 self.close_page(built, at, false)?;
@@ -271,8 +284,8 @@ impl<'p> Btree<'p> {
         formed?;
         let level = &mut built.levels[at];
         let lower = std::mem::replace(&mut level.lower, upper.unwrap_or_default());
-        let gone: usize = level.staged.drain(..take).map(|entry| entry.words(0)).sum();
-        level.staged_words -= gone;
+        level.staged.drain(..take);
+        level.count(0);
         if built.levels.len() == at + 1 {
             built.levels.push(Level::default());
         }

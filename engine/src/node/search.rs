@@ -227,36 +227,24 @@ impl<'a> Page<'a> {
         let words = words_for(slot.tail_len() + record.meta.payload_len());
         let cell = self.words.get(first..first + words)?;
         let (last, ahead) = front.words.split_last()?;
-        if slot.klen() < 4 {
-            // Head and payload do not meet at a word: put the payload behind the shorter head by bytes.
-            return self.copy_short(record, out, key_len);
-        }
+        let last = last | u64::from(slot.head().swap_bytes()) << 32;
         out.reserve(front.words.len() + words);
-        out.extend(ahead.iter().map(|word| word.to_le()));
-        out.push((last | u64::from(slot.head().swap_bytes()) << 32).to_le());
-        let start = out.len() * 8 - 4 - front.prefix_len;
+        let short = 4 - slot.klen().min(4);
+        if short == 0 {
+            out.extend(ahead.iter().map(|word| word.to_le()));
+            out.push(last.to_le());
+        } else {
+            // The head is shorter, and ends with the last word all the same: all before it moves back.
+            let bits = 8 * short as u32;
+            let mut carried = 0;
+            for word in ahead.iter().chain([&last]) {
+                out.push((word << bits | carried).to_le());
+                carried = word >> (64 - bits);
+            }
+        }
+        let start = out.len() * 8 - (4 - short) - front.prefix_len;
         // Relaxed: R2.
         out.extend(cell.iter().map(|word| word.load(Atomic::Relaxed).to_le()));
-        Some((start, key_len))
-    }
-
-    #[cold]
-    fn copy_short(
-        self,
-        record: LeafRecord,
-        out: &mut Vec<u64>,
-        key_len: usize,
-    ) -> Option<(usize, usize)> {
-        let mut bytes = Vec::with_capacity(key_len + record.meta.payload_len() + 8);
-        self.append_key_front(record.slot, &mut bytes)?;
-        self.append_bytes(record.slot.offset() + 1, 0, record.meta.payload_len(), &mut bytes);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        let start = out.len() * 8;
-        out.extend(
-            bytes
-                .chunks_exact(8)
-                .map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))),
-        );
         Some((start, key_len))
     }
 
