@@ -17,7 +17,6 @@ mod rocksdb;
 #[cfg(feature = "peers")]
 mod sled;
 pub(crate) mod store;
-pub(crate) mod transact;
 
 /// What is done with bytes that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

@@ -16,9 +16,10 @@ use super::instructions::{self, counted};
 use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::data::{Data, Key};
 use crate::engines::Touch;
+use crate::engines::api::{Access, Api, Store};
 use crate::report::{Cell, Report, Table};
 use crate::rounds::{self, Series, Timing, Variant};
-use crate::workloads::tpcc::{Homes, Scale, Tpcc};
+use crate::workloads::tpcc::{Homes, NAMESPACE, Scale, TREES, Tpcc};
 use crate::{Fail, progress};
 use fastrand::Rng;
 use latchkv::{Db, Options, PageHashLatches, Tree};
@@ -94,22 +95,24 @@ impl Place {
 
 /// A database with TPC-C's data.
 struct Stage {
-    db: Db,
+    store: Store,
     tpcc: Tpcc,
 }
 
 impl Stage {
     fn load(options: &Options, path: &Path, scale: Scale) -> Result<Stage, Fail> {
-        let db = options.create(path)?;
-        let tpcc = Tpcc::load(&db, scale, 1, &mut |_| ())?;
-        Ok(Stage { db, tpcc })
+        let access = Access::new(Api::Plain, 1);
+        let store = Store::create(path, options, access, NAMESPACE, &TREES)?;
+        let tpcc = Tpcc::load(&store, scale, 1, &mut |_| ())?;
+        Ok(Stage { store, tpcc })
     }
 
     /// Runs a transaction a seed, the first of which all of them are drawn from. Gives the number of those that commit, or
     /// of all if others work beside, whose conflicts are nobody's doing.
     fn transactions(&self, seeds: &[u64], alone: bool) -> Result<u64, Fail> {
         let Some(&seed) = seeds.first() else { return Ok(0) };
-        let mut worker = self.tpcc.worker(&self.db, Homes::Any)?;
+        let connection = self.store.plain();
+        let mut worker = self.tpcc.worker(&connection, Homes::Any)?;
         let mut rng = Rng::with_seed(seed);
         let mut committed = 0;
         for _ in seeds {
@@ -120,9 +123,9 @@ impl Stage {
 
     /// Look-ups in the page hash of a transaction.
     fn look_ups(&self) -> Result<f64, Fail> {
-        let before = self.db.stats().pool.hash_hits;
+        let before = self.store.db().stats().pool.hash_hits;
         self.transactions(&[1; COUNTED], true)?;
-        Ok((self.db.stats().pool.hash_hits - before) as f64 / COUNTED as f64)
+        Ok((self.store.db().stats().pool.hash_hits - before) as f64 / COUNTED as f64)
     }
 }
 
@@ -139,7 +142,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
         bar.step();
     }
     drop(bar);
-    let stats = stages[PER_CELL].db.stats().pool;
+    let stats = stages[PER_CELL].store.db().stats().pool;
     let costs = look_ups_alone(setting, (stats.frames - stats.frames_free) as u32)?;
     let counts = setting.count(Experiment::PageHash, PLACES.len())?;
     for threads in [1, setting.threads] {
@@ -158,10 +161,10 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
             break;
         }
     }
-    for Stage { db, tpcc } in stages {
-        tpcc.check(&db)?;
+    for Stage { store, tpcc } in stages {
+        tpcc.check(store.db())?;
         drop(tpcc);
-        db.close()?;
+        store.close()?;
     }
     Ok(())
 }
@@ -304,7 +307,7 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
         let stage = Stage::load(&options, &dir.join(place.name()), Scale::new(1, factor))?;
         stage.transactions(&[1; TRANSACTIONS_COUNTED], true)?;
         counted(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
-        stage.tpcc.check(&stage.db)?;
+        stage.tpcc.check(stage.store.db())?;
     }
     Ok(())
 }
