@@ -1,6 +1,5 @@
 //! A command that is interrupted leaves a report that says so, and no databases.
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -26,6 +25,14 @@ fn begun(dir: &Path, json: &Path) -> Child {
     child
 }
 
+/// Sends a signal, and gives the exit code.
+fn ended_by(signal: &str, mut child: Child) -> Option<i32> {
+    let kill = format!("kill -{signal} {}", child.id());
+    let sent = Command::new("sh").arg("-c").arg(kill).status().expect("a shell");
+    assert!(sent.success());
+    child.wait().expect("it ends").code()
+}
+
 fn entries(dir: &Path) -> usize {
     std::fs::read_dir(dir).expect("a directory").count()
 }
@@ -38,10 +45,9 @@ fn report(json: &Path) -> Value {
 fn sigterm_leaves_a_partial_report_and_no_databases() {
     let temporary = tempfile::tempdir().expect("a directory");
     let (dir, json) = (temporary.path().join("databases"), temporary.path().join("out.json"));
-    let mut child = begun(&dir, &json);
+    let child = begun(&dir, &json);
     assert_eq!(entries(&dir), 1);
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("a signal");
-    assert_eq!(child.wait().expect("it ends").code(), Some(143));
+    assert_eq!(ended_by("TERM", child), Some(143));
     assert_eq!(report(&json)["complete"], json!(false));
     assert_eq!(entries(&dir), 0);
 }
@@ -56,9 +62,8 @@ fn what_sigkill_leaves_is_removed_by_the_next_command() {
     child.wait().expect("it ends");
     assert_eq!(report(&killed)["complete"], json!(false));
     assert_eq!(entries(&dir), 1);
-    let mut child = begun(&dir, &next);
+    let child = begun(&dir, &next);
     assert_eq!(entries(&dir), 1);
-    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(ended_by("INT", child), Some(130));
     assert_eq!(entries(&dir), 0);
 }
