@@ -6,8 +6,8 @@
 //! round 1   B: step 1, ...              A: step 1, ...
 //! ```
 //!
-//! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to come; what
-//! it did before still counts.
+//! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to
+//! come; what it did before still counts.
 
 use super::Args;
 use super::contest::{Contest, Costs, Unit};
