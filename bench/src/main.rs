@@ -2,7 +2,7 @@
 //!
 //! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed,
 //! `workloads` what is done to a store, `data` what is read and written, `latency`, `machine`, `emulation`, `progress` and
-//! `report` what is printed about it, `render` what is made of files of reports. docs/bench.md says how to read the results.
+//! `report` what is printed about it, `scratch` where databases lie, `render` what is made of files of reports. docs/bench.md says how to read the results.
 //!
 //! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the
 //!   ratios of each round, with its interval. Within the interval of 1 there is no winner.
@@ -18,6 +18,7 @@ mod progress;
 mod render;
 mod report;
 mod rounds;
+mod scratch;
 mod workloads;
 
 use clap::{Parser, Subcommand};

@@ -8,10 +8,13 @@
 //!                 {"kind": "facts", "facts": {name: value, ..}} ] }
 //! ```
 //!
+//! What a reader has to see first comes first ([`Report::headline`]), also in a file that is incomplete.
+//!
 //! The file is written anew after each section: beside it first, then moved to its place, so there is always one
 //! that can be read. What was interrupted leaves one that says so (`complete`), with the sections that had ended.
 
 use crate::rounds::Series;
+use crate::scratch::Scratch;
 use crate::{Fail, machine};
 use serde_json::{Map, Value, json};
 use std::io::Write as _;
@@ -35,17 +38,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// An empty directory that goes when it is dropped.
-    pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, Fail> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("latchkv-bench-");
-        Ok(match &self.dir {
-            Some(dir) => {
-                std::fs::create_dir_all(dir)?;
-                builder.tempdir_in(dir)?
-            }
-            None => builder.tempdir()?,
-        })
+    /// An empty directory that goes when it is dropped, or when the process is asked to end.
+    pub(crate) fn scratch(&self) -> Result<Scratch, Fail> {
+        Scratch::new(self.dir.as_deref())?.gone_at_signals()
     }
 }
 
@@ -197,6 +192,8 @@ impl Table {
 pub(crate) struct Report {
     file: Option<PathBuf>,
     fields: Map<String, Value>,
+    /// Comes before the sections.
+    headline: Option<Value>,
     sections: Vec<Value>,
 }
 
@@ -220,7 +217,8 @@ impl Report {
         fields.insert("command".into(), json!(command));
         fields.insert("options".into(), options);
         fields.insert("machine".into(), machine);
-        let report = Report { file: output.json.clone(), fields, sections: Vec::new() };
+        let file = output.json.clone();
+        let report = Report { file, fields, headline: None, sections: Vec::new() };
         report.save(false)?;
         Ok(report)
     }
@@ -237,14 +235,20 @@ impl Report {
         self.keep("table", serde_json::to_value(table)?)
     }
 
+    /// Keeps the table before all sections, in place of the last one that was kept there. The caller prints it, when
+    /// it is the last.
+    pub(crate) fn headline(&mut self, table: &Table) -> Result<(), Fail> {
+        self.headline = Some(section("table", serde_json::to_value(table)?));
+        self.save(false)
+    }
+
     /// Keeps names and values; the caller has printed them.
     pub(crate) fn facts(&mut self, facts: Value) -> Result<(), Fail> {
         self.keep("facts", json!({ "facts": facts }))
     }
 
-    fn keep(&mut self, kind: &str, mut section: Value) -> Result<(), Fail> {
-        section["kind"] = json!(kind);
-        self.sections.push(section);
+    fn keep(&mut self, kind: &str, of: Value) -> Result<(), Fail> {
+        self.sections.push(section(kind, of));
         self.save(false)
     }
 
@@ -263,10 +267,16 @@ impl Report {
         let Some(path) = &self.file else { return Ok(()) };
         let mut fields = self.fields.clone();
         fields.insert("complete".into(), json!(complete));
-        fields.insert("sections".into(), json!(self.sections));
+        let sections: Vec<&Value> = self.headline.iter().chain(&self.sections).collect();
+        fields.insert("sections".into(), json!(sections));
         let text = serde_json::to_string_pretty(&Value::Object(fields))?;
         write_whole(path, text.as_bytes())
     }
+}
+
+fn section(kind: &str, mut section: Value) -> Value {
+    section["kind"] = json!(kind);
+    section
 }
 
 /// Writes a file that is there as a whole or not at all.
@@ -329,6 +339,21 @@ mod tests {
         report.finish().expect("written");
         assert_eq!(written(dir.path())["complete"], json!(true));
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn the_last_headline_comes_before_all_sections_also_while_incomplete() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut report = Report::start("some", json!({}), &output(dir.path())).expect("a report");
+        let table = |title: &str| Table::new(title, &["a"]);
+        report.table(&table("section")).expect("kept");
+        report.headline(&table("first")).expect("kept");
+        report.headline(&table("second")).expect("kept");
+        let partial = written(dir.path());
+        let titles: Vec<&Value> = (0..2).map(|at| &partial["sections"][at]["title"]).collect();
+        assert_eq!(titles, [&json!("second"), &json!("section")]);
+        assert_eq!(partial["sections"].as_array().map(Vec::len), Some(2));
+        assert_eq!(partial["complete"], json!(false));
     }
 
     #[test]
