@@ -1,7 +1,7 @@
 //! `latchkv-bench`: measures latchkv, and other engines beside it.
 //!
-//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed,
-//! `workloads` what is done to a store, `data` what is read and written, `latency`, `machine`, `emulation`, `progress` and
+//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed, `interval` what
+//! follows from it, `team` the threads of it, `workloads` what is done to a store, `data` what is read and written, `latency`, `machine`, `emulation`, `progress` and
 //! `report` what is printed about it, `render` what is made of files of reports. docs/bench.md says how to read the results.
 //!
 //! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the
@@ -12,12 +12,14 @@ mod commands;
 mod data;
 mod emulation;
 mod engines;
+mod interval;
 mod latency;
 mod machine;
 mod progress;
 mod render;
 mod report;
 mod rounds;
+mod team;
 mod workloads;
 
 use clap::{Parser, Subcommand};

@@ -12,9 +12,9 @@ pub(crate) mod report;
 pub(crate) mod rss;
 pub(crate) mod seeds;
 pub(crate) mod sessions;
+pub(crate) mod static_paths;
 pub(crate) mod sysbench;
 pub(crate) mod tpcc;
-pub(crate) mod static_paths;
 pub(crate) mod updates;
 pub(crate) mod ycsb;
 
@@ -82,7 +82,7 @@ impl Common {
         let mut options = json!({
             "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
             "rounds": timing.rounds, "ops_a_round": timing.ops, "clock": format!("{:?}", timing.clock),
-            "quick": self.output.quick,
+            "quick": self.output.quick, "durability": "None",
         });
         if let (Value::Object(options), Value::Object(more)) = (&mut options, more) {
             options.extend(more);
@@ -195,9 +195,14 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Options of a database under measurement: no page fault is timed, and no checkpoint begins unasked.
+/// Options of a database under measurement: no page fault is timed, no checkpoint begins unasked, and no commit waits for
+/// the medium unless the caller says so.
 fn options(page_bytes: u32, cache_mib: u64) -> Options {
-    Options::new().page_bytes(page_bytes).cache_bytes(cache_mib << 20).checkpoint_bytes(u64::MAX)
+    Options::new()
+        .page_bytes(page_bytes)
+        .cache_bytes(cache_mib << 20)
+        .checkpoint_bytes(u64::MAX)
+        .durability(Durability::None)
 }
 
 /// Prints what the pool of `engine` lies in, and gives it as JSON.

@@ -2,8 +2,8 @@
 //! map, so it follows the number of pages.
 
 use crate::Fail;
+use crate::interval::median;
 use crate::report::{Output, Report, Table, file_bytes, need_room};
-use crate::rounds::median;
 use latchkv::Options;
 use serde_json::json;
 use std::time::Instant;

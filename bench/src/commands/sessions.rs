@@ -9,7 +9,7 @@ use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::Touch;
 use crate::rounds::{self, Variant};
-use latchkv::{Db, Durability, Name, Policy, Session, SessionOptions, SessionTree, Tree};
+use latchkv::{Db, Name, Policy, Session, SessionOptions, SessionTree, Tree};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Mutex;
@@ -68,7 +68,7 @@ struct Stage {
 
 impl Stage {
     fn new(args: &Args, data: &Data, path: &Path) -> Result<Stage, Fail> {
-        let options = options(16384, args.cache_mib).durability(Durability::None);
+        let options = options(16384, args.cache_mib);
         let db = options.open(path)?;
         let sessions = db.sessions_with(SessionOptions::new())?;
         sessions.create_administrator("root", PASSWORD)?;

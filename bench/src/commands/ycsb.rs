@@ -29,12 +29,12 @@ pub(crate) struct Args {
 }
 
 /// Operations until the time is over.
-struct Operations<'a> {
+struct Operations<'a, 'b> {
     client: Client<'a>,
-    stopwatch: &'a mut Stopwatch,
+    stopwatch: &'a mut Stopwatch<'b>,
 }
 
-impl Job for Operations<'_> {
+impl Job for Operations<'_, '_> {
     type Output = ();
 
     fn run<C: Connection>(self, connection: &C) -> Result<(), Fail> {

@@ -4,13 +4,13 @@
 //! table by the cells that name them: those up to the first column of text and the texts next to it, or the first
 //! cell if there is no text. A section that a file does not have leaves its column empty.
 //!
-//! Rounds of two machines are not pairs. The ratio of two medians has an interval all the same: both are resampled,
-//! each from its own rounds.
+//! Rounds of two machines are not pairs. The ratio of two medians has an interval all the same, from those of both.
 
 use super::file::{File, Section, plain};
 use super::plot::{Bar, Bars, Chart, Line, Lines};
+use crate::interval::{self, Ratio, unpaired};
 use crate::report::{Cell, Table};
-use crate::rounds::{self, Ratio, Series};
+use crate::rounds::Series;
 
 /// In the place of a figure that means nothing, as its machine was emulated.
 const WITHHELD: &str = "withheld";
@@ -139,20 +139,8 @@ fn sided_facts(sections: &[Option<&Section>]) -> Sided {
     Sided { table, chart: None }
 }
 
-/// How many times the figure of the first the second is, each a median of rounds of its own.
-fn unpaired(first: &[f64], second: &[f64]) -> Ratio {
-    let median = rounds::median(second) / rounds::median(first);
-    let (mut first, second) = (rounds::medians(first), rounds::medians(second));
-    // Both are sorted: one of them in another order makes the two independent.
-    fastrand::Rng::with_seed(0x7369_6465).shuffle(&mut first);
-    let mut ratios: Vec<f64> =
-        second.iter().zip(&first).map(|(second, first)| second / first).collect();
-    ratios.sort_by(f64::total_cmp);
-    rounds::interval(median, &ratios)
-}
-
 fn with_interval(ratio: Ratio) -> Cell {
-    format!("{:.3} ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high).into()
+    ratio.to_string().into()
 }
 
 fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided {
@@ -182,7 +170,7 @@ fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided
         let mut row_bars = Vec::new();
         for at in 0..all.len() {
             row_bars.push(rounds_of(at).map(|(series, which)| {
-                let Ratio { median, low, high } = rounds::bootstrap(&series.ns[which]);
+                let Ratio { median, low, high, .. } = interval::of_median(&series.ns[which]);
                 Bar { value: median, low, high }
             }));
             match rounds_of(at) {
@@ -421,12 +409,5 @@ mod tests {
                 .iter()
                 .any(|name| is_time(name))
         );
-    }
-
-    #[test]
-    fn an_unpaired_ratio_of_equal_rounds_has_no_winner() {
-        let rounds: Vec<f64> = (0..21).map(|at| 10.0 + f64::from(at % 5)).collect();
-        let ratio = unpaired(&rounds, &rounds);
-        assert!(ratio.median == 1.0 && ratio.low < 1.0 && ratio.high > 1.0, "{ratio:?}");
     }
 }

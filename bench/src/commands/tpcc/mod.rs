@@ -14,9 +14,9 @@ mod kill;
 mod stage;
 
 use super::HashArgs;
+use crate::interval::of_median;
 use crate::latency::{self, cells};
 use crate::report::{Output, Report, Table, need_room};
-use crate::rounds::bootstrap;
 use crate::workloads::tpcc::{Checked, Kind, Scale};
 use crate::{Fail, progress};
 use drive::{Bound, Measured};
@@ -227,7 +227,7 @@ fn tell(measured: &Measured, threads: usize, report: &mut Report) -> Result<(), 
     let all: u64 = kinds.iter().map(|kind| kind.latency.len()).sum();
     let conflicts: u64 = kinds.iter().map(|kind| kind.conflicts).sum();
     let orders = kinds[Kind::NewOrder as usize].committed;
-    let slices = bootstrap(&measured.slices);
+    let slices = of_median(&measured.slices);
     let title = format!("TPC-C, {threads} thread(s): transactions of all types");
     let mut table = Table::new(
         title,
