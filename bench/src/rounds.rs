@@ -23,6 +23,7 @@
 //! * \[C1] `clock_gettime` writes one timespec, to where it is told.
 
 use crate::data::mix;
+use crate::given::{OPS_MAX, ROUNDS_MAX, up_to};
 use crate::interval;
 pub(crate) use crate::interval::{Ratio, median};
 use crate::team::{self, Span};
@@ -61,14 +62,25 @@ pub(crate) enum Clock {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Timing {
     /// Rounds that count
-    #[arg(long, default_value_t = 21)]
+    #[arg(long, default_value_t = 21, value_parser = up_to::<usize>(ROUNDS_MAX))]
     pub(crate) rounds: usize,
     /// Operations of a round
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = up_to::<usize>(OPS_MAX))]
     pub(crate) ops: usize,
     /// What is measured; `cpu` if others use the machine
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub(crate) clock: Clock,
+}
+
+/// Operations of a round on several threads, for each of them at least: fewer end before the last thread has begun.
+const OPS_A_THREAD_MIN: usize = 32;
+
+impl Timing {
+    /// The same with enough operations for so many threads.
+    pub(crate) fn on(self, threads: usize) -> Timing {
+        let least = if threads > 1 { threads * OPS_A_THREAD_MIN } else { 1 };
+        Timing { ops: self.ops.max(least), ..self }
+    }
 }
 
 /// Nanoseconds an operation of each variant in each round. With several threads: of the whole, so that it

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let title = format!("{:?} API, {threads} thread(s)", store_args.api);
         let mut columns = vec!["benchmark", "events/s", "begun again [%]"];
         columns.extend(latency::COLUMNS);
-        let mut table = Rows::new(title, &columns).note(
+        let mut table = Rows::new(title, &columns).keyed_by(1).note(
             "an event is a transaction; begun again: transactions that conflicted, of all that were begun",
         );
         let bar = progress::bar(micros.len() as u64, format!("{threads} thread(s)"));

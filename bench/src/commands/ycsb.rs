@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         columns.extend(latency::COLUMNS);
         let title = format!("{:?} API, {threads} thread(s)", store_args.api);
         let mut table = Table::new(title, &columns)
+            .keyed_by(2)
             .note("an update is a transaction that reads a record and puts it back");
         let bar = progress::bar(workloads.len() as u64, format!("{threads} thread(s)"));
         for &workload in workloads {

@@ -117,7 +117,10 @@ pub(super) fn run(
         "high",
         "as predicted",
     ];
-    let mut table = Table::new("order of the model and of two threads", &columns).note(note);
+    let mut table = Table::new("order of the model and of two threads", &columns)
+        .note(note)
+        .keyed_by(2)
+        .told(&["transfers of the first", "of the second"]);
     for base in 0..hashes.len() {
         for other in base + 1..hashes.len() {
             let time = series.ratio(other, base);

@@ -133,7 +133,8 @@ pub(super) fn cycles(title: &str, Timed { series, chain }: &Timed) -> Option<Tab
         ["operation", "median [cycles]", "low [cycles]", "high [cycles]", "over no lock [cycles]"];
     let mut table = Table::new(format!("{title}, in cycles"), &columns).note(
         "estimated: a chain of dependent additions takes a cycle each; low and high are the interval of the median",
-    );
+    )
+    .keyed_by(1);
     for which in 0..series.names.len() {
         let cycles = |ns: &dyn Fn(usize) -> f64| {
             let rounds = chain.iter().enumerate();
