@@ -92,6 +92,7 @@ impl Bump {
     /// Memory for `layout`, not zeroed, for as long as the arena is borrowed.
     ///
     /// Ends the process as `Vec` does when memory is short; use [`Bump::try_alloc`] for sizes from outside.
+    #[inline]
     pub fn alloc(&self, layout: Layout) -> &mut [MaybeUninit<u8>] {
         self.try_alloc(layout).unwrap_or_else(|_| alloc::handle_alloc_error(layout))
     }
@@ -100,6 +101,7 @@ impl Bump {
     ///
     /// # Errors
     /// [`Exhausted`] when the system has no such memory or the limit would be passed. The arena goes on.
+    #[inline]
     #[expect(clippy::mut_from_ref, reason = "each call hands out other bytes [B3]")]
     pub fn try_alloc(&self, layout: Layout) -> Result<&mut [MaybeUninit<u8>], Exhausted> {
         let start = match self.take(layout) {
@@ -113,6 +115,7 @@ impl Bump {
     }
 
     /// A copy of `bytes` in the arena, unaligned. Ends the process as [`Bump::alloc`] does.
+    #[inline]
     pub fn alloc_slice_copy(&self, bytes: &[u8]) -> &mut [u8] {
         self.alloc(Layout::for_value(bytes)).write_copy_of_slice(bytes)
     }
@@ -121,6 +124,7 @@ impl Bump {
     ///
     /// # Errors
     /// As [`Bump::try_alloc`].
+    #[inline]
     pub fn try_alloc_slice_copy(&self, bytes: &[u8]) -> Result<&mut [u8], Exhausted> {
         Ok(self.try_alloc(Layout::for_value(bytes))?.write_copy_of_slice(bytes))
     }
@@ -132,7 +136,15 @@ impl Bump {
     }
 
     /// Forgets all that was handed out, keeping the current block and the grown size for what comes next.
+    #[inline]
     pub fn reset(&mut self) {
+        // A loop that has settled on one block: there is nothing to free, and it is not looked at.
+        if let ([block], Some(_)) = (&self.blocks.get_mut()[..], self.current.get()) {
+            self.cursor.set(block.start);
+            self.room.set(block.layout.size());
+            self.handed_bytes.set(0);
+            return;
+        }
         self.free_blocks_except(self.current.get());
     }
 
@@ -201,6 +213,7 @@ impl Bump {
     }
 
     /// Frees all blocks but one, which becomes the current, empty one.
+    #[inline(never)]
     fn free_blocks_except(&mut self, kept: Option<usize>) {
         let blocks = self.blocks.get_mut();
         let kept = kept.map(|index| blocks.swap_remove(index));
@@ -289,6 +302,20 @@ mod tests {
         bump.clear();
         assert_eq!(bump.held_bytes(), 0);
         assert_eq!(bump.alloc_slice_copy(b"again"), b"again");
+    }
+
+    #[test]
+    fn a_reset_hands_the_kept_block_out_from_its_start_whether_others_were_freed_or_not() {
+        let mut bump = Bump::new(1024);
+        let first = bump.alloc(layout(16, 1)).as_ptr().addr();
+        for large in [0, 1 << 14, 0] {
+            bump.alloc(layout(large, 1));
+            bump.alloc(layout(100, 1));
+            bump.reset();
+            assert_eq!((bump.held_bytes(), bump.handed_bytes()), (1024, 0));
+            assert_eq!(bump.alloc(layout(1024, 1)).as_ptr().addr(), first);
+            bump.reset();
+        }
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub use id::{BLOCK_BYTES, BlockId, Epoch, FrameId, PageId, TreeId};
 pub use io::{Backend, BackendReport};
 pub use latchkv_latch::metadata::{LockError, LockUsage};
 pub use log::{Durability, LogUsage};
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub use name::hash_of_part;
 #[doc(hidden)]
 pub use name::names_hashed;
 pub use name::{AsName, Name, NameRef};

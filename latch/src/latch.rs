@@ -155,6 +155,15 @@ impl Latch {
         }
     }
 
+    /// Takes S in one try: `None` where [`Latch::shared`] would wait, and if the word changed in this very moment. Of the
+    /// same accesses as `shared`.
+    #[cfg(feature = "measure")]
+    #[inline(always)]
+    pub(crate) fn shared_in_one_try(&self) -> Option<Shared<'_>> {
+        let word = Word(self.0.load(Relaxed));
+        if word.admits_shared() { self.cas_shared(word) } else { None }
+    }
+
     /// Takes S at the version `at`: what was read since then still holds and will until the guard is dropped.
     /// `None` at once if the version moved, X is held, a writer waits, or there is no room.
     #[inline]

@@ -39,6 +39,9 @@
 //! [`LatchPlacement::Outside`] is there to measure what other engines do: a few latches in an array apart,
 //! and lookups that take S. It is not made for speed.
 //!
+//! With the feature `measure` a hash counts the lookups that met somebody else at their latch
+//! (`PageHash::crowded`), and only those: a lookup that meets nobody is the same code.
+//!
 //! # Tests
 //!
 //! Below against `HashMap`, chains of every length included; loom models `page_hash::*`.
@@ -47,7 +50,7 @@ use crate::cell::sealed::{Cell, Sealed};
 use crate::cell::{
     FRAME_END, Line64, PAGE_MAX, Stride, entry, frame_of, link, linked, page_of, scan,
 };
-use crate::latch::{Exclusive, Latch};
+use crate::latch::{Exclusive, Latch, Shared};
 use crate::order::HoldsCell;
 use crate::prefetch::prefetch_line;
 use crate::primitives::Ordering::Relaxed;
@@ -75,6 +78,12 @@ pub enum LatchPlacement {
 #[derive(Debug, Default)]
 struct PaddedLatch(Latch);
 
+/// A count that shares no line with what lookups read.
+#[cfg(feature = "measure")]
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Crowded(std::sync::atomic::AtomicU64);
+
 /// Page -> frame. See the module head.
 pub struct PageHash<S: Stride = Line64> {
     /// \[HASH5].
@@ -89,6 +98,8 @@ pub struct PageHash<S: Stride = Line64> {
     outside: Option<Box<[PaddedLatch]>>,
     /// Overflow cells in no chain.
     spare: Spare,
+    #[cfg(feature = "measure")]
+    crowded: Crowded,
 }
 
 // SAFETY: [HASH5]: the cells belong to this hash as if it held them in a box, and they are `Send`.
@@ -180,6 +191,8 @@ impl<S: Stride> PageHash<S> {
             owned,
             outside,
             spare: Spare::new(overflow),
+            #[cfg(feature = "measure")]
+            crowded: Crowded::default(),
         }
     }
 
@@ -252,6 +265,7 @@ impl<S: Stride> PageHash<S> {
             {
                 return answer;
             }
+            self.note_crowded();
             at = Some(home.latch().begin());
             if let Some(frame) = scan(home, page) {
                 return Some(frame);
@@ -288,7 +302,7 @@ impl<S: Stride> PageHash<S> {
             return None;
         }
         let home = self.home_of(page);
-        let _shared = self.latch(home).shared();
+        let _shared = self.shared(home);
         let mut here = &self.cells()[home];
         loop {
             if let Some(frame) = scan(here, page) {
@@ -297,6 +311,36 @@ impl<S: Stride> PageHash<S> {
             let index = linked(here.entries()[S::ENTRIES - 1].load(Relaxed))?;
             here = self.overflow_cell(index)?;
         }
+    }
+
+    /// S of the latch that covers home cell `home`.
+    #[inline(always)]
+    fn shared(&self, home: usize) -> Shared<'_> {
+        let latch = self.latch(home);
+        #[cfg(feature = "measure")]
+        if let Some(shared) = latch.shared_in_one_try() {
+            return shared;
+        }
+        self.note_crowded();
+        latch.shared()
+    }
+
+    /// A lookup has met somebody else at its latch.
+    #[inline(always)]
+    fn note_crowded(&self) {
+        // Relaxed: a number that stands for itself.
+        #[cfg(feature = "measure")]
+        self.crowded.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Lookups that met somebody else at their latch. Of latches apart: S was not had in the first try, since X was held or
+    /// another lookup took or gave S in the same moment (or, on processors without a compare-exchange of their own, for no
+    /// reason). Of latches in cells: a miss began anew, since a writer was there.
+    /// For measurements.
+    #[cfg(feature = "measure")]
+    pub fn crowded(&self) -> u64 {
+        // Relaxed: as above.
+        self.crowded.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Enters that `frame` has `page`, or gives the frame that has it already. Waits for the cell.

@@ -178,6 +178,45 @@ fn a_busy_cell_is_not_waited_for_by_try_remove() {
     assert_eq!(hash.try_remove(5, 9), Some(true));
 }
 
+#[cfg(feature = "measure")]
+#[test]
+fn a_lookup_that_meets_nobody_at_its_latch_is_not_counted_and_one_that_waits_is() {
+    for count in [1, 16] {
+        let hash = PageHash::<Line64>::new(64, LatchPlacement::Outside { count });
+        assert_eq!(hash.insert(5, 9), Ok(()));
+        assert_eq!((hash.lookup(5), hash.lookup(6), hash.crowded()), (Some(9), None, 0));
+        let held = hash.latch(hash.home_of(5)).exclusive();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| hash.lookup(5));
+            while hash.crowded() == 0 {
+                thread::yield_now();
+            }
+            let _ = held.release_clean();
+            assert_eq!(waits.join().expect("no panic"), Some(9));
+        });
+        assert_eq!(hash.crowded(), 1);
+    }
+}
+
+#[cfg(feature = "measure")]
+#[test]
+fn a_hit_in_a_cell_is_not_counted_whoever_holds_it_and_a_miss_is() {
+    let hash = PageHash::<Line64>::with_shape(2, 8, LatchPlacement::PerCell);
+    assert_eq!(hash.insert(5, 9), Ok(()));
+    let absent = (6..).find(|&page| hash.home_of(page) == hash.home_of(5)).expect("one of two");
+    let held = hash.latch(hash.home_of(5)).exclusive();
+    assert_eq!((hash.lookup(5), hash.crowded()), (Some(9), 0));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| hash.lookup(absent));
+        while hash.crowded() == 0 {
+            thread::yield_now();
+        }
+        let _ = held.release_clean();
+        assert_eq!(waits.join().expect("no panic"), None);
+    });
+    assert_eq!(hash.crowded(), 1);
+}
+
 #[test]
 fn hash_lives_in_memory_of_the_callers() {
     #[repr(align(128))]

@@ -1,7 +1,16 @@
 //! For measurement only, behind the feature `measure`: no part of the API, and free to change or go.
 
+use super::db::Db;
 use super::tree::Tree;
 use crate::error::Result;
+
+impl Db {
+    /// Look-ups of the page hash that met somebody else at their latch, as the hash counts them.
+    #[doc(hidden)]
+    pub fn page_hash_crowded(&self) -> u64 {
+        self.shared().pool.hash_crowded()
+    }
+}
 
 impl Tree {
     /// A point read whose descent takes frame hints for pointers. With `VERSIONS` it begins and validates the

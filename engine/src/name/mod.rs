@@ -40,6 +40,14 @@ pub fn names_hashed() -> u64 {
     return 0;
 }
 
+/// The hash of a part of a name. For measurement only: no part of the API, and free to change or go.
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+#[inline]
+pub fn hash_of_part(bytes: &[u8]) -> u64 {
+    hash::hash(bytes)
+}
+
 /// The name of a tree with its hashes, checked once. Cheap to clone.
 ///
 /// Names are UTF-8, of 1 to 255 bytes, without control characters. What stands before the first `/` is the namespace;
@@ -480,6 +488,15 @@ mod tests {
         assert_eq!(namespace("shop/a"), namespace("shop/b"));
         assert_ne!(namespace("shop/a"), namespace("shop2/a"));
         assert_eq!(namespace("a"), namespace("b"));
+    }
+
+    #[cfg(feature = "measure")]
+    #[test]
+    fn the_hash_that_is_measured_is_the_one_that_names_carry() {
+        let name = Name::new("shop/orders").expect("a name");
+        assert_eq!(hash_of_part(b"shop"), name.as_ref().hash_of_namespace());
+        let whole = hash::join(hash_of_part(b"shop"), hash_of_part(b"/orders"));
+        assert_eq!(whole, name.as_ref().hash_of_name());
     }
 
     #[test]

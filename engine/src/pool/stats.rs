@@ -161,6 +161,12 @@ impl Pool {
         self.counters.dirtied_bytes.get()
     }
 
+    /// Look-ups that met somebody else at their latch.
+    #[cfg(feature = "measure")]
+    pub(crate) fn hash_crowded(&self) -> u64 {
+        self.frames.hash().crowded()
+    }
+
     /// The numbers. Asks the operating system about huge pages, which reads a file: not for a hot path.
     pub(crate) fn stats(&self) -> PoolStats {
         let (counters, budget) = (&self.counters, &self.budget);

@@ -18,6 +18,7 @@
 
 mod alloc;
 mod instructions;
+mod look_ups;
 mod name_hash;
 mod page_hash;
 mod privilege;

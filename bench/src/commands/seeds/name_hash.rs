@@ -7,12 +7,13 @@
 //! |---|---|
 //! | `four` | hashes the name four times, byte by byte, state in memory: as before that change |
 //! | `one` | once, byte by byte, state in registers: as after it |
-//! | `text` | checks the name and hashes it once, a word at a time: a string as the name |
+//! | `word` | once, eight bytes at a time, by the engine's hash (feature `measure`) |
+//! | `text` | as `word`, and checks and splits the name: what the engine does with a string |
 //! | `ready` | never: a [`Name`], hashed when it was made |
 //!
-//! A query is a read by name. The last two are the engine's own. For the first two, the name is a [`Name`] that computes
-//! the old hash whenever it is asked for, beside the ready one by which the tree is then found; so they differ from
-//! `ready` by hashing alone. That hash is MariaDB's `my_hash_sort_bin`, written anew.
+//! A query is a read by name. For the first three, the name is a [`Name`] that computes a hash whenever it is asked for,
+//! beside the ready one by which the tree is then found; so they differ from `ready` by hashing alone. The hash of the
+//! first two is MariaDB's `my_hash_sort_bin`, written anew.
 //!
 //! Tested below: the two forms of the old hash agree.
 
@@ -34,20 +35,32 @@ use std::path::Path;
 enum Hashing {
     /// Never
     Ready,
-    /// Once a query, a word at a time
+    /// Once a query, a word at a time, with checks
     Text,
     /// Once a query, byte by byte
     One,
     /// Four times a query, byte by byte, state in memory
     Four,
+    /// Once a query, a word at a time
+    #[cfg(feature = "measure")]
+    Word,
 }
 
-const HASHINGS: [Hashing; 4] = [Hashing::Ready, Hashing::Text, Hashing::One, Hashing::Four];
+const HASHINGS: &[Hashing] = &[
+    Hashing::Ready,
+    Hashing::Text,
+    Hashing::One,
+    Hashing::Four,
+    #[cfg(feature = "measure")]
+    Hashing::Word,
+];
 /// Places in it.
 const READY: usize = 0;
 const TEXT: usize = 1;
 const ONE: usize = 2;
 const FOUR: usize = 3;
+#[cfg(feature = "measure")]
+const WORD: usize = 4;
 
 /// Names of alike length are usual: a schema and a table.
 const NAMESPACE: &str = "sbtest";
@@ -60,8 +73,21 @@ impl Hashing {
         match self {
             Hashing::Ready => queries(session, &Name::new(NAME)?, keys),
             Hashing::Text => queries(session, black_box(NAME), keys),
-            Hashing::One => queries(session, &Rehashed::new(Old::InRegisters, 1)?, keys),
-            Hashing::Four => queries(session, &Rehashed::new(Old::InMemory, 4)?, keys),
+            Hashing::One => {
+                let bytes = bytes(NAME);
+                let hash = || in_registers(black_box(&bytes));
+                queries(session, &Rehashed::new(1, hash)?, keys)
+            }
+            Hashing::Four => {
+                let bytes = bytes(NAME);
+                let hash = || in_memory(black_box(&bytes));
+                queries(session, &Rehashed::new(4, hash)?, keys)
+            }
+            #[cfg(feature = "measure")]
+            Hashing::Word => {
+                let hash = || in_words(black_box(NAME.as_bytes()));
+                queries(session, &Rehashed::new(1, hash)?, keys)
+            }
         }
     }
 }
@@ -75,41 +101,31 @@ fn queries(session: &Session, name: &(impl AsName + ?Sized), keys: &[Key]) -> Re
     Ok(sum)
 }
 
-/// Where the old hash has its state.
-#[derive(Clone, Copy)]
-enum Old {
-    InMemory,
-    InRegisters,
+/// A name of which the compiler has to believe that anything may change it.
+type Bytes = [cell::Cell<u8>];
+
+fn bytes(name: &str) -> Vec<cell::Cell<u8>> {
+    name.bytes().map(cell::Cell::new).collect()
 }
 
-/// A name that computes an old hash whenever it is asked for.
-struct Rehashed {
+/// A name that computes a hash whenever it is asked for.
+struct Rehashed<H> {
     ready: Name,
-    bytes: Vec<cell::Cell<u8>>,
-    old: Old,
     times: usize,
+    hash: H,
 }
 
-impl Rehashed {
-    fn new(old: Old, times: usize) -> latchkv::Result<Rehashed> {
-        let bytes = NAME.bytes().map(cell::Cell::new).collect();
-        Ok(Rehashed { ready: Name::new(NAME)?, bytes, old, times })
+impl<H: Fn() -> u64> Rehashed<H> {
+    fn new(times: usize, hash: H) -> latchkv::Result<Rehashed<H>> {
+        Ok(Rehashed { ready: Name::new(NAME)?, times, hash })
     }
 }
 
-impl AsName for Rehashed {
+impl<H: Fn() -> u64> AsName for Rehashed<H> {
     #[inline]
     fn as_name(&self) -> latchkv::Result<NameRef<'_>> {
         for _ in 0..self.times {
-            let bytes = black_box(&self.bytes[..]);
-            black_box(match self.old {
-                Old::InMemory => {
-                    let state = [cell::Cell::new(1), cell::Cell::new(4)];
-                    hash_in_memory(bytes, &state[0], &state[1]);
-                    state[0].get()
-                }
-                Old::InRegisters => hash_in_registers(bytes),
-            });
+            black_box((self.hash)());
         }
         self.ready.as_name()
     }
@@ -122,10 +138,16 @@ fn step(first: u64, second: u64, byte: u8) -> (u64, u64) {
     (first ^ mixed.wrapping_add(first << 8), second.wrapping_add(3))
 }
 
-/// The old hash. Bytes and state may be the same memory, for all that the compiler knows, so each byte is followed by
-/// two stores.
+/// The old hash, its state in memory.
+fn in_memory(bytes: &Bytes) -> u64 {
+    let state = [cell::Cell::new(1), cell::Cell::new(4)];
+    add_bytes(bytes, &state[0], &state[1]);
+    state[0].get()
+}
+
+/// Bytes and state may be the same memory, for all that the compiler knows, so each byte is followed by two stores.
 #[inline(never)]
-fn hash_in_memory(bytes: &[cell::Cell<u8>], first: &cell::Cell<u64>, second: &cell::Cell<u64>) {
+fn add_bytes(bytes: &Bytes, first: &cell::Cell<u64>, second: &cell::Cell<u64>) {
     for byte in bytes {
         let (next_first, next_second) = step(first.get(), second.get(), byte.get());
         first.set(next_first);
@@ -133,14 +155,21 @@ fn hash_in_memory(bytes: &[cell::Cell<u8>], first: &cell::Cell<u64>, second: &ce
     }
 }
 
-/// The same.
+/// The old hash, its state in registers.
 #[inline(never)]
-fn hash_in_registers(bytes: &[cell::Cell<u8>]) -> u64 {
+fn in_registers(bytes: &Bytes) -> u64 {
     let (mut first, mut second) = (1, 4);
     for byte in bytes {
         (first, second) = step(first, second, byte.get());
     }
     first
+}
+
+/// The engine's hash of the name, as one part. A call, as the others are.
+#[cfg(feature = "measure")]
+#[inline(never)]
+fn in_words(bytes: &[u8]) -> u64 {
+    latchkv::hash_of_part(bytes)
 }
 
 fn store(options: &latchkv::Options, path: &Path, data: &Data) -> Result<Store, Fail> {
@@ -155,12 +184,13 @@ fn store(options: &latchkv::Options, path: &Path, data: &Data) -> Result<Store, 
 pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> {
     let data = Data { seed: 1, records: u64::from(setting.rows) };
     let store = store(&setting.options(), &setting.path.join("latchkv"), &data)?;
-    let variants = HASHINGS.map(|hashing| {
+    let variant = |&hashing: &Hashing| {
         let store = &store;
         Variant::new(format!("{hashing:?}"), move |keys: &[Key]| {
             store.on_session(|session| hashing.queries(session, keys))
         })
-    });
+    };
+    let variants: Vec<Variant<'_, Key>> = HASHINGS.iter().map(variant).collect();
     let ops = setting.timing.ops;
     let series = rounds::run(setting.timing, 1, &variants, |round| data.probes(round, ops))?;
     drop(variants);
@@ -175,8 +205,11 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     let mut table = Table::new("name-hash: gains", &columns);
     let changes = [
         ("four -> one", Some("+1.7 %: 14593 to 14843 queries/s"), FOUR, ONE),
-        ("one -> text: a word at a time", None, ONE, TEXT),
-        ("text -> ready: never", None, TEXT, READY),
+        #[cfg(feature = "measure")]
+        ("one -> word", None, ONE, WORD),
+        #[cfg(feature = "measure")]
+        ("word -> ready", None, WORD, READY),
+        ("text -> ready", None, TEXT, READY),
         ("four -> ready", None, FOUR, READY),
     ];
     for (change, reported, old, new) in changes {
@@ -202,11 +235,11 @@ fn ways(series: &rounds::Series, instructions: impl Fn(usize) -> Option<f64>) ->
     ];
     let mut table = Table::new("name-hash: reads by name, 1 thread", &columns)
         .note("the hash's part is what a query has over one with a ready name");
-    for (way, hashing) in HASHINGS.into_iter().enumerate() {
+    for (way, hashing) in HASHINGS.iter().enumerate() {
         let reported = match hashing {
             Hashing::Four => Cell::from("0.84"),
             Hashing::One => Cell::from("0.18"),
-            Hashing::Ready | Hashing::Text => Cell::None,
+            _ => Cell::None,
         };
         let part = |all: f64, ready: f64| (all - ready) / all * 100.0;
         let of_time = 100.0 - 100.0 / series.ratio(way, READY).median;
@@ -246,11 +279,9 @@ mod tests {
         let mut hashes = std::collections::HashSet::new();
         for number in 0..500 {
             let name = format!("sbtest/sbtest{number}");
-            let bytes: Vec<cell::Cell<u8>> = name.bytes().map(cell::Cell::new).collect();
-            let state = [cell::Cell::new(1), cell::Cell::new(4)];
-            hash_in_memory(&bytes, &state[0], &state[1]);
-            assert_eq!(state[0].get(), hash_in_registers(&bytes));
-            hashes.insert(state[0].get());
+            let bytes = bytes(&name);
+            assert_eq!(in_memory(&bytes), in_registers(&bytes));
+            hashes.insert(in_registers(&bytes));
         }
         assert_eq!(hashes.len(), 500);
     }
@@ -261,9 +292,10 @@ mod tests {
         let data = Data { seed: 1, records: 100 };
         let store = store(&counted_options(), &dir.path().join("db"), &data).expect("loads");
         let keys = data.probes(0, 50);
-        let sums = HASHINGS.map(|hashing| {
+        let sum = |hashing: &Hashing| {
             store.on_session(|session| hashing.queries(session, &keys)).expect("reads")
-        });
+        };
+        let sums: Vec<u64> = HASHINGS.iter().map(sum).collect();
         assert!(sums.iter().all(|&sum| sum == sums[0]), "{sums:?}");
     }
 }

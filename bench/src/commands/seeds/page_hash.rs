@@ -6,13 +6,19 @@
 //! a look-up only reads. Frame hints are off in all ways, so that every page of a descent is found by the hash, as in the
 //! server that was reported on: with hints, what ships hardly asks the hash at all.
 //!
-//! The latch's share of a transaction is not read from a profile. It is the number of look-ups of a transaction, which the
-//! pool counts, times what one look-up costs alone, over as many pages at random, against the time of a transaction.
+//! Two cores do not crowd a latch as 192 do, so throughput moves little here. What shows the gain is
+//!
+//! * the share of time: the number of look-ups of a transaction, which the pool counts, times what one look-up, or its
+//!   latch, costs alone on as many threads (`look_ups`), against the time of a transaction. It is not read from a profile:
+//!   samples would have to tell a few instructions of an inlined descent from their neighbours;
+//! * instructions, of a transaction and of a read;
+//! * crowding: look-ups that met another at their latch, which the page hash counts while the rounds run.
 //!
 //! With one thread all ways must commit the same transactions and read the same bytes. After TPC-C its consistency
 //! conditions must hold.
 
-use super::instructions::{self, counted};
+use super::instructions::{self, OPERATIONS, counted};
+use super::look_ups::{Alone, of_thousand};
 use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::data::{Data, Key};
 use crate::engines::Touch;
@@ -27,7 +33,7 @@ use std::path::Path;
 
 /// Where the latches lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+pub(super) enum Place {
     /// One in each cell
     PerCell,
     /// 16 in an array
@@ -38,13 +44,17 @@ enum Place {
     Apart16384,
 }
 
-const PLACES: [Place; 4] = [Place::PerCell, Place::Apart16, Place::Apart1024, Place::Apart16384];
-/// Place of the new way in it.
+/// All, the new way first.
+pub(super) const PLACES: [Place; 4] =
+    [Place::PerCell, Place::Apart16, Place::Apart1024, Place::Apart16384];
+/// Its place in it.
 const PER_CELL: usize = 0;
 /// Transactions of a round over operations of one: a transaction is as much work as some hundred reads.
 const OPS_A_TRANSACTION: usize = 100;
 /// Transactions of a round, at least.
-const TRANSACTIONS_MIN: usize = 40;
+const TRANSACTIONS_MIN: usize = 200;
+/// Reads of a round over operations of one, so that threads that start late do not decide a short round.
+const READS_AN_OPERATION: usize = 5;
 /// Transactions over which look-ups are counted.
 const COUNTED: usize = 500;
 /// Transactions whose instructions are counted.
@@ -54,7 +64,7 @@ const ROWS_A_WAREHOUSE: u32 = 100_000;
 const WAREHOUSES_MAX: u32 = 4;
 
 impl Place {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Place::PerCell => "per cell",
             Place::Apart16 => "16 apart",
@@ -64,7 +74,7 @@ impl Place {
     }
 
     /// How many there are apart; `None` if one is in each cell.
-    fn apart(self) -> Option<usize> {
+    pub(super) fn apart(self) -> Option<usize> {
         match self {
             Place::PerCell => None,
             Place::Apart16 => Some(16),
@@ -81,7 +91,7 @@ impl Place {
         options.frame_hints(false).page_hash_latches(latches)
     }
 
-    fn hash(self, pages: usize) -> PageHash<Line64> {
+    pub(super) fn hash(self, pages: usize) -> PageHash<Line64> {
         PageHash::new(
             pages,
             match self.apart() {
@@ -140,23 +150,34 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     }
     drop(bar);
     let stats = stages[PER_CELL].db.stats().pool;
-    let costs = look_ups_alone(setting, (stats.frames - stats.frames_free) as u32)?;
-    let counts = setting.count(Experiment::PageHash, PLACES.len())?;
-    for threads in [1, setting.threads] {
-        let series = transactions(setting, &stages, threads)?;
-        let what = format!("TPC-C, {warehouses} warehouse(s), {threads} thread(s)");
-        report.table(&table(
-            &what,
-            "transactions/s",
-            &series,
-            Some((&stages, &costs, counts.as_deref())),
-        )?)?;
-        let series = reads(setting, threads)?;
-        let what = format!("reads at random, {threads} thread(s)");
-        report.table(&table(&what, "reads/s", &series, None)?)?;
-        if setting.threads == 1 {
-            break;
+    let pages = (stats.frames - stats.frames_free) as u32;
+    let counts = setting.count(Experiment::PageHash, 2 * PLACES.len())?;
+    let (of_transactions, of_reads) = match &counts {
+        Some(counts) => {
+            let (transactions, reads) = counts.split_at(PLACES.len());
+            (each(transactions, TRANSACTIONS_COUNTED), each(reads, OPERATIONS))
         }
+        None => (None, None),
+    };
+    let mut threads = vec![1, setting.threads];
+    threads.dedup();
+    for threads in threads {
+        let alone = Alone::measure(setting, pages, threads)?;
+        alone.report(report, pages, threads)?;
+        let before = stages.iter().map(|stage| Met::of(&stage.db)).collect::<Vec<_>>();
+        let series = transactions(setting, &stages, threads)?;
+        let crowded = stages.iter().zip(before).map(|(stage, met)| met.crowded_since(&stage.db));
+        let measured = Measured {
+            series,
+            crowded: crowded.collect(),
+            instructions: of_transactions.as_deref(),
+        };
+        let what = format!("TPC-C, {warehouses} warehouse(s), {threads} thread(s)");
+        report.table(&table(&what, "transactions/s", &measured, Some((&stages, &alone)))?)?;
+        let (series, crowded) = reads(setting, threads)?;
+        let measured = Measured { series, crowded, instructions: of_reads.as_deref() };
+        let what = format!("reads at random, {threads} thread(s)");
+        report.table(&table(&what, "reads/s", &measured, None)?)?;
     }
     for Stage { db, tpcc } in stages {
         tpcc.check(&db)?;
@@ -166,26 +187,60 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-/// The databases, what a look-up costs alone, and the instructions of [`TRANSACTIONS_COUNTED`].
-type Shares<'a> = (&'a [Stage], &'a Series, Option<&'a [u64]>);
+/// Instructions of one of `operations`, for each way.
+fn each(counts: &[u64], operations: usize) -> Option<Vec<f64>> {
+    Some(counts.iter().map(|&count| count as f64 / operations as f64).collect())
+}
+
+/// Look-ups of a database so far that found their page, and those that met another at their latch.
+struct Met {
+    found: u64,
+    crowded: Option<u64>,
+}
+
+impl Met {
+    fn of(db: &Db) -> Met {
+        #[cfg(feature = "measure")]
+        let crowded = Some(db.page_hash_crowded());
+        #[cfg(not(feature = "measure"))]
+        let crowded = None;
+        Met { found: db.stats().pool.hash_hits, crowded }
+    }
+
+    /// Those that met another since then, of a thousand; `None` in a build that does not count them.
+    fn crowded_since(self, db: &Db) -> Option<f64> {
+        let now = Met::of(db);
+        let crowded = now.crowded.zip(self.crowded).map(|(now, before)| now - before);
+        of_thousand(crowded, now.found - self.found)
+    }
+}
+
+/// What was measured of all ways.
+struct Measured<'a> {
+    series: Series,
+    /// Look-ups of a thousand that met another at their latch.
+    crowded: Vec<Option<f64>>,
+    /// Of an operation.
+    instructions: Option<&'a [f64]>,
+}
 
 /// What each way reaches, and what one latch in each cell gains over it.
 fn table(
     what: &str,
     rates: &str,
-    series: &Series,
-    shares: Option<Shares<'_>>,
+    measured: &Measured<'_>,
+    shares: Option<(&[Stage], &Alone)>,
 ) -> Result<Table, Fail> {
+    let series = &measured.series;
     let mut columns = vec!["latches", rates, "reported"];
     columns.extend(GAIN_COLUMNS);
+    columns.extend(["crowded of 1000 look-ups", "instructions", "in instructions [%]"]);
     if shares.is_some() {
         columns.extend([
             "look-ups",
-            "a look-up alone [ns]",
             "look-ups, of time [%]",
+            "their latch, of time [%]",
             "reported share [%]",
-            "instructions",
-            "in instructions [%]",
         ]);
     }
     let mut table = Table::new(format!("page-hash: {what}, gain of a latch in each cell"), &columns)
@@ -199,23 +254,26 @@ fn table(
         } else {
             gain(series, which, PER_CELL)
         });
-        if let Some((stages, costs, counts)) = shares {
+        let instructions = |way: usize| measured.instructions.map(|counts| counts[way]);
+        let both = instructions(which).zip(instructions(PER_CELL)).filter(|_| which != PER_CELL);
+        row.extend([
+            measured.crowded[which].into(),
+            instructions(which).into(),
+            both.map(|(old, new)| gain_percent(old, new)).into(),
+        ]);
+        if let Some((stages, alone)) = shares {
             let look_ups = stages[which].look_ups()?;
-            let ns = costs.median(which);
-            let instructions =
-                |way: usize| counts.map(|counts| counts[way] as f64 / TRANSACTIONS_COUNTED as f64);
-            let both = instructions(which).zip(instructions(PER_CELL));
+            let share = |ns: f64| 100.0 * look_ups * ns / series.median(which);
             row.extend([
                 look_ups.into(),
-                ns.into(),
-                (100.0 * look_ups * ns / series.median(which)).into(),
+                share(alone.look_up_ns(which)).into(),
+                // In a cell none is taken.
+                share(alone.latch_ns(place).unwrap_or(0.0)).into(),
                 match place {
                     Place::Apart16 => "2.04".into(),
                     Place::Apart1024 => "0.93".into(),
                     _ => Cell::None,
                 },
-                instructions(which).into(),
-                both.filter(|_| which != PER_CELL).map(|(old, new)| gain_percent(old, new)).into(),
             ]);
         }
         table.push(row);
@@ -238,29 +296,39 @@ fn transactions(setting: &Setting<'_>, stages: &[Stage], threads: usize) -> Resu
     })
 }
 
-fn reads(setting: &Setting<'_>, threads: usize) -> Result<Series, Fail> {
+/// Times reads; with them, the look-ups of a thousand that met another at their latch.
+fn reads(setting: &Setting<'_>, threads: usize) -> Result<(Series, Vec<Option<f64>>), Fail> {
     let data = Data { seed: 1, records: u64::from(setting.rows) };
     let dir = tempfile::tempdir_in(setting.path)?;
     let mut trees: Vec<(Db, Tree)> = Vec::new();
     for place in PLACES {
-        let db = place.options(setting.options()).create(dir.path().join(place.name()))?;
-        let tree = db.tree("reads")?;
-        tree.bulk_load(data.sorted().into_iter().map(|(key, at)| (key, data.value(at, 0))))?;
-        trees.push((db, tree));
+        let options = place.options(setting.options());
+        trees.push(tree(&options, &dir.path().join(place.name()), &data)?);
     }
+    let before: Vec<Met> = trees.iter().map(|(db, _)| Met::of(db)).collect();
     let variants: Vec<Variant<'_, Key>> = PLACES
         .into_iter()
         .zip(&trees)
         .map(|(place, (_, tree))| Variant::new(place.name(), move |keys: &[Key]| sum(tree, keys)))
         .collect();
-    let ops = setting.timing.ops;
-    let series = rounds::run(setting.timing, threads, &variants, |round| data.probes(round, ops))?;
+    let ops = setting.timing.ops * READS_AN_OPERATION;
+    let timing = Timing { ops, ..setting.timing };
+    let series = rounds::run(timing, threads, &variants, |round| data.probes(round, ops))?;
     drop(variants);
+    let crowded = trees.iter().zip(before).map(|((db, _), met)| met.crowded_since(db)).collect();
     for (db, tree) in trees {
         drop(tree);
         db.close()?;
     }
-    Ok(series)
+    Ok((series, crowded))
+}
+
+/// A database with one tree of all records.
+fn tree(options: &Options, path: &Path, data: &Data) -> Result<(Db, Tree), Fail> {
+    let db = options.create(path)?;
+    let tree = db.tree("reads")?;
+    tree.bulk_load(data.sorted().into_iter().map(|(key, at)| (key, data.value(at, 0))))?;
+    Ok((db, tree))
 }
 
 fn sum(tree: &Tree, keys: &[Key]) -> Result<u64, Fail> {
@@ -272,31 +340,7 @@ fn sum(tree: &Tree, keys: &[Key]) -> Result<u64, Fail> {
     Ok(sum)
 }
 
-/// What a look-up costs by itself, on one thread, of one page of `pages` after the other at random.
-fn look_ups_alone(setting: &Setting<'_>, pages: u32) -> Result<Series, Fail> {
-    let hashes = PLACES.map(|place| place.hash(pages as usize));
-    for hash in &hashes {
-        for frame in 0..pages {
-            hash.insert(u64::from(frame) + 1, frame).map_err(|_| "a page was entered twice")?;
-        }
-    }
-    let variants: Vec<Variant<'_, u64>> = PLACES
-        .into_iter()
-        .zip(&hashes)
-        .map(|(place, hash)| {
-            Variant::new(place.name(), move |wanted: &[u64]| {
-                let found = wanted.iter().map(|&page| hash.lookup(page).map_or(0, u64::from));
-                Ok(found.fold(0, u64::wrapping_add))
-            })
-        })
-        .collect();
-    rounds::run(setting.timing, 1, &variants, |round| {
-        let mut random = Rng::with_seed(round);
-        (0..setting.timing.ops).map(|_| random.u64(1..=u64::from(pages))).collect()
-    })
-}
-
-/// Does transactions each way, for callgrind.
+/// Does transactions each way, and then reads, for callgrind.
 pub(super) fn count(dir: &Path) -> Result<(), Fail> {
     let factor = f64::from(instructions::ROWS) / f64::from(ROWS_A_WAREHOUSE);
     for place in PLACES {
@@ -305,6 +349,16 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
         stage.transactions(&[1; TRANSACTIONS_COUNTED], true)?;
         counted(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
         stage.tpcc.check(&stage.db)?;
+    }
+    let data = Data { seed: 1, records: u64::from(instructions::ROWS) };
+    let (warm_up, keys) = (data.probes(0, OPERATIONS), data.probes(1, OPERATIONS));
+    for place in PLACES {
+        let path = dir.join(format!("{}, reads", place.name()));
+        let (db, tree) = tree(&place.options(counted_options()), &path, &data)?;
+        sum(&tree, &warm_up)?;
+        counted(&mut || sum(&tree, &keys))?;
+        drop(tree);
+        db.close()?;
     }
     Ok(())
 }

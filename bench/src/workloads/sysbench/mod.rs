@@ -42,7 +42,7 @@ mod results;
 mod table;
 
 pub(crate) use event::{Events, Worker};
-pub(crate) use results::{Arena, Global};
+pub(crate) use results::{Arena, Hidden, Known, Referenced};
 pub(crate) use table::{TREES, Table};
 
 /// A microbenchmark.
