@@ -8,10 +8,13 @@
 //!                 {"kind": "facts", "facts": {name: value, ..}, "times": {name: value, ..}} ] }
 //! ```
 //!
+//! What a reader has to see first comes first ([`Report::headline`]), also in a file that is incomplete.
+//!
 //! The file is written anew after each section: beside it first, then moved to its place, so there is always one
 //! that can be read. What was interrupted leaves one that says so (`complete`), with the sections that had ended.
 
 use crate::rounds::Series;
+use crate::scratch::Scratch;
 use crate::table::WITHHELD;
 pub(crate) use crate::table::{Cell, Table};
 use crate::{Fail, machine};
@@ -37,29 +40,22 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// An empty directory that goes when it is dropped.
-    pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, Fail> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("latchkv-bench-");
-        Ok(match &self.dir {
-            Some(dir) => {
-                std::fs::create_dir_all(dir)?;
-                builder.tempdir_in(dir)?
-            }
-            None => builder.tempdir()?,
-        })
+    /// An empty directory that goes when it is dropped, or when the process is asked to end.
+    pub(crate) fn scratch(&self) -> Result<Scratch, Fail> {
+        Scratch::new(self.dir.as_deref())?.gone_at_signals()
     }
 }
 
-/// Fails if the file system of `dir` has less than `bytes` free, before anything is written there.
-pub(crate) fn need_room(dir: &Path, bytes: u64) -> Result<(), Fail> {
+/// Fails if the file system of `dir` has less than `bytes` free, before anything is written there. `smaller` is the option
+/// that would need less.
+pub(crate) fn need_room(dir: &Path, bytes: u64, smaller: &str) -> Result<(), Fail> {
     let system = rustix::fs::statvfs(dir)?;
-    let free = system.f_bavail * system.f_frsize;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
     if free >= bytes {
         return Ok(());
     }
     Err(format!(
-        "{} has {} MiB free, and this needs about {}: take a smaller --scale, or another --dir",
+        "{} has {} MiB free, and this needs about {}: take a smaller {smaller}, or another --dir",
         dir.display(),
         free >> 20,
         bytes >> 20
@@ -72,6 +68,8 @@ pub(crate) fn need_room(dir: &Path, bytes: u64) -> Result<(), Fail> {
 pub(crate) struct Report {
     file: Option<PathBuf>,
     fields: Map<String, Value>,
+    /// Comes before the sections.
+    headline: Option<Value>,
     sections: Vec<Value>,
 }
 
@@ -97,7 +95,8 @@ impl Report {
         fields.insert("command".into(), json!(command));
         fields.insert("options".into(), options);
         fields.insert("machine".into(), machine);
-        let report = Report { file: output.json.clone(), fields, sections: Vec::new() };
+        let file = output.json.clone();
+        let report = Report { file, fields, headline: None, sections: Vec::new() };
         report.save(false)?;
         Ok(report)
     }
@@ -137,9 +136,16 @@ impl Report {
         self.fields.get("machine").is_none_or(|machine| machine["emulated"].is_null())
     }
 
-    fn keep(&mut self, kind: &str, mut section: Value) -> Result<(), Fail> {
-        section["kind"] = json!(kind);
-        self.sections.push(section);
+    /// Keeps the table before all sections, in place of the last one that was kept there. The caller prints it, when
+    /// it is the last.
+    pub(crate) fn headline(&mut self, table: &Table) -> Result<(), Fail> {
+        table.check()?;
+        self.headline = Some(section("table", serde_json::to_value(table)?));
+        self.save(false)
+    }
+
+    fn keep(&mut self, kind: &str, of: Value) -> Result<(), Fail> {
+        self.sections.push(section(kind, of));
         self.save(false)
     }
 
@@ -158,10 +164,16 @@ impl Report {
         let Some(path) = &self.file else { return Ok(()) };
         let mut fields = self.fields.clone();
         fields.insert("complete".into(), json!(complete));
-        fields.insert("sections".into(), json!(self.sections));
+        let sections: Vec<&Value> = self.headline.iter().chain(&self.sections).collect();
+        fields.insert("sections".into(), json!(sections));
         let text = serde_json::to_string_pretty(&Value::Object(fields))?;
         write_whole(path, text.as_bytes())
     }
+}
+
+fn section(kind: &str, mut section: Value) -> Value {
+    section["kind"] = json!(kind);
+    section
 }
 
 /// Writes a file that is there as a whole or not at all. A link stays one, and what it leads to is written; what is no
@@ -238,6 +250,21 @@ mod tests {
     }
 
     #[test]
+    fn the_last_headline_comes_before_all_sections_also_while_incomplete() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut report = Report::start("some", json!({}), &output(dir.path())).expect("a report");
+        let table = |title: &str| Table::new(title, &["a"]);
+        report.table(&table("section")).expect("kept");
+        report.headline(&table("first")).expect("kept");
+        report.headline(&table("second")).expect("kept");
+        let partial = written(dir.path());
+        let titles: Vec<&Value> = (0..2).map(|at| &partial["sections"][at]["title"]).collect();
+        assert_eq!(titles, [&json!("second"), &json!("section")]);
+        assert_eq!(partial["sections"].as_array().map(Vec::len), Some(2));
+        assert_eq!(partial["complete"], json!(false));
+    }
+
+    #[test]
     fn a_file_that_cannot_be_written_is_an_error_before_anything_is_measured() {
         let dir = tempfile::tempdir().expect("a directory");
         let error =
@@ -248,9 +275,9 @@ mod tests {
     #[test]
     fn room_that_is_not_there_is_an_error_that_says_what_to_do() {
         let dir = tempfile::tempdir().expect("a directory");
-        need_room(dir.path(), 1).expect("a byte");
-        let error = need_room(dir.path(), 1 << 60).expect_err("that much");
-        assert!(error.to_string().contains("--scale"), "{error}");
+        need_room(dir.path(), 1, "--records").expect("a byte");
+        let error = need_room(dir.path(), 1 << 60, "--records").expect_err("that much");
+        assert!(error.to_string().contains("--records"), "{error}");
     }
 
     #[test]

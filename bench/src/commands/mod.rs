@@ -95,7 +95,7 @@ impl Common {
         more: Value,
     ) -> Result<(Data, Report), Fail> {
         let (data, timing) = (self.data(), self.timing());
-        need_room(dir, databases * ROOM_FACTOR * data.raw_bytes())?;
+        need_room(dir, databases * ROOM_FACTOR * data.raw_bytes(), "--records or --scale")?;
         let mut options = json!({
             "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
             "rounds": timing.rounds, "ops_a_round": timing.ops, "clock": format!("{:?}", timing.clock),

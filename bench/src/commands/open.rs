@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let mut last: Option<(u64, f64)> = None;
     for &size_mib in &sizes_mib {
         let scratch = args.output.scratch()?;
-        need_room(scratch.path(), 2 * mib(size_mib))?;
+        need_room(scratch.path(), 2 * mib(size_mib), "--size-mib")?;
         let path = scratch.path().join("db");
         fill(&path, &options, mib(size_mib), args.page_size)?;
         let file = file_bytes(&path)?;

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "transaction": args.transaction,
     });
     let room = args.transaction.map_or(2 * raw_bytes, |records| 4 * records * RECORD_BYTES);
-    need_room(scratch.path(), room)?;
+    need_room(scratch.path(), room, "--cache-mib, --times or --transaction")?;
     let mut report = Report::start("rss", options, &args.output)?;
     println!();
     let limit = if args.transaction.is_some() {

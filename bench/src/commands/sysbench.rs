@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let all = <Micro as clap::ValueEnum>::value_variants();
     let micros = if args.benchmarks.is_empty() { all } else { &args.benchmarks[..] };
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (64 << 20))?;
+    need_room(scratch.path(), 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (64 << 20), "--records")?;
     let names: Vec<String> = micros.iter().map(|micro| micro.name()).collect();
     let mut given = store_args.describe();
     given["records"] = json!(rows);

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let workloads = if args.workloads.is_empty() { all } else { &args.workloads[..] };
     let scratch = args.output.scratch()?;
     let record_bytes = args.shape.value_bytes() as u64 + 64;
-    need_room(scratch.path(), 3 * record_bytes * records + (64 << 20))?;
+    need_room(scratch.path(), 3 * record_bytes * records + (64 << 20), "--records")?;
     let mut given = store_args.describe();
     given["records"] = json!(records);
     given["fields"] = json!(args.shape.fields);

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! Store --run--> Connection of this thread --transact--> Txn, as often as it conflicts
+//!                                          --begin-----> Txn, once: whoever calls counts the conflicts
 //!   plain:       Tree handles                             Transaction
 //!   session:     a Session and its SessionTrees           SessionTransaction
 //! ```
@@ -16,8 +17,8 @@
 
 use crate::Fail;
 use latchkv::{
-    Db, Options, PasswordCost, Policy, Session, SessionOptions, SessionTransaction, SessionTree,
-    Transaction, Tree,
+    Db, Entry, Options, PasswordCost, Policy, Result, Session, SessionOptions, SessionRange,
+    SessionTransaction, SessionTree, Transaction, TransactionRange, Tree,
 };
 use std::path::Path;
 use std::sync::Mutex;
@@ -31,41 +32,41 @@ pub(crate) enum Api {
     Session,
 }
 
-/// What a transaction does to trees of handle `T`.
+/// A transaction on trees of handle `T`. Dropping it takes everything back.
 pub(crate) trait Txn<T> {
+    /// Records of a range, ascending.
+    type Range<'t>: Iterator<Item = Result<Entry>>
+    where
+        Self: 't,
+        T: 't;
+
     /// Hands the value of `key` to `f`.
-    fn get_with<R>(
-        &self,
-        tree: &T,
-        key: &[u8],
-        f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>>;
+    fn get_with<R>(&self, tree: &T, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
 
     /// Puts a value in place of what was there.
-    fn put(&mut self, tree: &T, key: &[u8], value: &[u8]) -> latchkv::Result<()>;
+    fn put(&mut self, tree: &T, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Puts a value if there is none.
-    fn insert(&mut self, tree: &T, key: &[u8], value: &[u8]) -> latchkv::Result<bool>;
+    fn insert(&mut self, tree: &T, key: &[u8], value: &[u8]) -> Result<bool>;
 
-    /// Removes a key.
-    fn delete(&mut self, tree: &T, key: &[u8]) -> latchkv::Result<bool>;
+    /// Removes a key. False: there is none.
+    fn delete(&mut self, tree: &T, key: &[u8]) -> Result<bool>;
 
-    /// Hands the records from `first` to `last`, both included, to `f`.
-    fn scan(
-        &self,
-        tree: &T,
-        first: &[u8],
-        last: &[u8],
-        f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()>;
+    /// The records from `from` on and below `to`.
+    fn range<'t>(&'t self, tree: &'t T, from: &[u8], to: &[u8]) -> Result<Self::Range<'t>>;
+
+    /// Makes all writes at once, or none.
+    fn commit(self) -> Result<()>;
 }
 
 /// A thread's way to a store.
 pub(crate) trait Connection {
     /// A handle of a tree.
-    type Tree;
+    type Tree: Clone;
     /// A transaction.
-    type Txn<'c>: Txn<Self::Tree>;
+    type Txn<'c>: Txn<Self::Tree>
+    where
+        Self: 'c;
 
     /// The trees of the store, in the order in which it was told them.
     fn trees(&self) -> &[Self::Tree];
@@ -76,10 +77,10 @@ pub(crate) trait Connection {
         tree: &Self::Tree,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>>;
+    ) -> Result<Option<R>>;
 
     /// Puts a value if there is none, in a commit of its own.
-    fn insert(&self, tree: &Self::Tree, key: &[u8], value: &[u8]) -> latchkv::Result<bool>;
+    fn insert(&self, tree: &Self::Tree, key: &[u8], value: &[u8]) -> Result<bool>;
 
     /// Hands up to `take` records from `first` on to `f`, outside of any transaction.
     fn scan(
@@ -88,20 +89,20 @@ pub(crate) trait Connection {
         first: &[u8],
         take: usize,
         f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()>;
+    ) -> Result<()>;
+
+    /// Begins a transaction under snapshot isolation, with the durability of the database.
+    fn begin(&self) -> Result<Self::Txn<'_>>;
 
     /// Calls `f` in a transaction and commits it; again, as long as that is a conflict.
-    fn transact<R>(
-        &self,
-        f: impl FnMut(&mut Self::Txn<'_>) -> latchkv::Result<R>,
-    ) -> latchkv::Result<R>;
+    fn transact<R>(&self, f: impl FnMut(&mut Self::Txn<'_>) -> Result<R>) -> Result<R>;
 }
 
 /// Hands records to `f`.
 fn hand_out(
-    range: impl Iterator<Item = latchkv::Result<latchkv::Entry>>,
+    range: impl Iterator<Item = Result<Entry>>,
     mut f: impl FnMut(&[u8], &[u8]),
-) -> latchkv::Result<()> {
+) -> Result<()> {
     for entry in range {
         let entry = entry?;
         f(entry.key(), entry.value());
@@ -110,73 +111,81 @@ fn hand_out(
 }
 
 impl Txn<Tree> for Transaction<'_> {
+    type Range<'t>
+        = TransactionRange<'t>
+    where
+        Self: 't,
+        Tree: 't;
+
     fn get_with<R>(
         &self,
         tree: &Tree,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>> {
+    ) -> Result<Option<R>> {
         Transaction::get_with(self, tree, key, f)
     }
 
-    fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> latchkv::Result<()> {
+    fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         Transaction::put(self, tree, key, value)
     }
 
-    fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> latchkv::Result<bool> {
+    fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
         Transaction::insert(self, tree, key, value)
     }
 
-    fn delete(&mut self, tree: &Tree, key: &[u8]) -> latchkv::Result<bool> {
+    fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
         Transaction::delete(self, tree, key)
     }
 
-    fn scan(
-        &self,
-        tree: &Tree,
-        first: &[u8],
-        last: &[u8],
-        f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()> {
-        hand_out(self.range::<&[u8]>(tree, first..=last), f)
+    fn range<'t>(&'t self, tree: &'t Tree, from: &[u8], to: &[u8]) -> Result<TransactionRange<'t>> {
+        Ok(Transaction::range::<&[u8]>(self, tree, from..to))
+    }
+
+    fn commit(self) -> Result<()> {
+        Transaction::commit(self).map(drop)
     }
 }
 
 impl<'s> Txn<SessionTree<'s>> for SessionTransaction<'_> {
+    type Range<'t>
+        = SessionRange<'t>
+    where
+        Self: 't,
+        SessionTree<'s>: 't;
+
     fn get_with<R>(
         &self,
         tree: &SessionTree<'s>,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>> {
+    ) -> Result<Option<R>> {
         SessionTransaction::get_with(self, tree, key, f)
     }
 
-    fn put(&mut self, tree: &SessionTree<'s>, key: &[u8], value: &[u8]) -> latchkv::Result<()> {
+    fn put(&mut self, tree: &SessionTree<'s>, key: &[u8], value: &[u8]) -> Result<()> {
         SessionTransaction::put(self, tree, key, value)
     }
 
-    fn insert(
-        &mut self,
-        tree: &SessionTree<'s>,
-        key: &[u8],
-        value: &[u8],
-    ) -> latchkv::Result<bool> {
+    fn insert(&mut self, tree: &SessionTree<'s>, key: &[u8], value: &[u8]) -> Result<bool> {
         SessionTransaction::insert(self, tree, key, value)
     }
 
-    fn delete(&mut self, tree: &SessionTree<'s>, key: &[u8]) -> latchkv::Result<bool> {
+    fn delete(&mut self, tree: &SessionTree<'s>, key: &[u8]) -> Result<bool> {
         SessionTransaction::delete(self, tree, key)
     }
 
-    fn scan(
-        &self,
-        tree: &SessionTree<'s>,
-        first: &[u8],
-        last: &[u8],
-        f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()> {
-        hand_out(self.range::<&[u8]>(tree, first..=last)?, f)
+    fn range<'t>(
+        &'t self,
+        tree: &'t SessionTree<'s>,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<SessionRange<'t>> {
+        SessionTransaction::range::<&[u8]>(self, tree, from..to)
+    }
+
+    fn commit(self) -> Result<()> {
+        SessionTransaction::commit(self).map(drop)
     }
 }
 
@@ -188,7 +197,10 @@ pub(crate) struct Plain<'d> {
 
 impl Connection for Plain<'_> {
     type Tree = Tree;
-    type Txn<'c> = Transaction<'c>;
+    type Txn<'c>
+        = Transaction<'c>
+    where
+        Self: 'c;
 
     fn trees(&self) -> &[Tree] {
         self.trees
@@ -199,11 +211,11 @@ impl Connection for Plain<'_> {
         tree: &Tree,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>> {
+    ) -> Result<Option<R>> {
         tree.get_with(key, f)
     }
 
-    fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> latchkv::Result<bool> {
+    fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
         tree.insert(key, value)
     }
 
@@ -213,14 +225,15 @@ impl Connection for Plain<'_> {
         first: &[u8],
         take: usize,
         f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()> {
+    ) -> Result<()> {
         hand_out(tree.range::<&[u8]>(first..).take(take), f)
     }
 
-    fn transact<R>(
-        &self,
-        f: impl FnMut(&mut Transaction<'_>) -> latchkv::Result<R>,
-    ) -> latchkv::Result<R> {
+    fn begin(&self) -> Result<Transaction<'_>> {
+        self.db.begin()
+    }
+
+    fn transact<R>(&self, f: impl FnMut(&mut Transaction<'_>) -> Result<R>) -> Result<R> {
         self.db.transact(f)
     }
 }
@@ -233,7 +246,10 @@ pub(crate) struct OfSession<'s> {
 
 impl<'s> Connection for OfSession<'s> {
     type Tree = SessionTree<'s>;
-    type Txn<'c> = SessionTransaction<'c>;
+    type Txn<'c>
+        = SessionTransaction<'c>
+    where
+        Self: 'c;
 
     fn trees(&self) -> &[SessionTree<'s>] {
         &self.trees
@@ -244,11 +260,11 @@ impl<'s> Connection for OfSession<'s> {
         tree: &SessionTree<'s>,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
-    ) -> latchkv::Result<Option<R>> {
+    ) -> Result<Option<R>> {
         tree.get_with(key, f)
     }
 
-    fn insert(&self, tree: &SessionTree<'s>, key: &[u8], value: &[u8]) -> latchkv::Result<bool> {
+    fn insert(&self, tree: &SessionTree<'s>, key: &[u8], value: &[u8]) -> Result<bool> {
         tree.insert(key, value)
     }
 
@@ -258,14 +274,15 @@ impl<'s> Connection for OfSession<'s> {
         first: &[u8],
         take: usize,
         f: impl FnMut(&[u8], &[u8]),
-    ) -> latchkv::Result<()> {
+    ) -> Result<()> {
         hand_out(tree.range::<&[u8]>(first..).take(take), f)
     }
 
-    fn transact<R>(
-        &self,
-        f: impl FnMut(&mut SessionTransaction<'_>) -> latchkv::Result<R>,
-    ) -> latchkv::Result<R> {
+    fn begin(&self) -> Result<SessionTransaction<'_>> {
+        self.session.begin()
+    }
+
+    fn transact<R>(&self, f: impl FnMut(&mut SessionTransaction<'_>) -> Result<R>) -> Result<R> {
         self.session.transact(f)
     }
 }
@@ -328,9 +345,36 @@ impl Store {
         Ok(Store { sessions, names, trees, db })
     }
 
+    /// A database that [`create`](Self::create) has made, by the plain API.
+    pub(crate) fn open(
+        path: &Path,
+        options: &Options,
+        namespace: &str,
+        trees: &[&str],
+    ) -> Result<Store, Fail> {
+        let db = options.open_existing(path)?;
+        let names: Vec<String> = trees.iter().map(|tree| format!("{namespace}/{tree}")).collect();
+        let open = |name: &String| {
+            let tree = db.open_tree(name.as_str())?;
+            tree.ok_or_else(|| Fail::from(format!("there is no tree {name}: load the database")))
+        };
+        let trees = names.iter().map(open).collect::<Result<_, Fail>>()?;
+        Ok(Store { sessions: None, names, trees, db })
+    }
+
+    /// Its database, for what concerns all of it.
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// Its trees, for loading and checking.
     pub(crate) fn trees(&self) -> &[Tree] {
         &self.trees
+    }
+
+    /// A connection of the plain API, whatever API the store is reached by.
+    pub(crate) fn plain(&self) -> Plain<'_> {
+        Plain { db: &self.db, trees: &self.trees }
     }
 
     /// Runs a job on a connection of the calling thread.
@@ -339,11 +383,11 @@ impl Store {
     /// Those of the job. More threads than were announced find no session.
     pub(crate) fn run<J: Job>(&self, job: J) -> Result<J::Output, Fail> {
         if self.sessions.is_none() {
-            return job.run(&Plain { db: &self.db, trees: &self.trees });
+            return job.run(&self.plain());
         }
         self.on_session(|session| {
             let trees = self.names.iter().map(|name| session.tree(name.as_str()));
-            let trees = trees.collect::<latchkv::Result<_>>()?;
+            let trees = trees.collect::<Result<_>>()?;
             job.run(&OfSession { session, trees })
         })
     }

@@ -48,9 +48,9 @@ impl Fjall {
     }
 }
 
-impl Source for Keyspace {
+impl Source for &Keyspace {
     fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Fail> {
-        Ok(self.get(key)?.map(|value| see(&value)))
+        Ok(Keyspace::get(self, key)?.map(|value| see(&value)))
     }
 
     fn scan_with(
@@ -157,7 +157,7 @@ impl Store for Fjall {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Fail> {
-        Ok(Box::new(self.keyspace.clone()))
+        Ok(Box::new(&self.keyspace))
     }
 
     fn pin(&self) -> Result<Box<dyn Reader + '_>, Fail> {

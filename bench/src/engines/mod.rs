@@ -1,11 +1,13 @@
 //! The engines under one trait, [`Store`](store::Store): opened, filled, read, changed, compacted and closed.
 //!
 //! In order of descent: `kind` names the engines of this build and opens them, `store` says what each can do, the
-//! others are the engines, one a file. `ours` is latchkv, with what experiments on latchkv alone need besides.
+//! others are the engines, one a file. `ours` is latchkv, with what experiments on latchkv alone need besides; `api` is
+//! its plain API and that of sessions under one trait. `guard` makes errors of panics.
 
 pub(crate) mod api;
 #[cfg(feature = "peers")]
 mod fjall;
+pub(crate) mod guard;
 pub(crate) mod kind;
 #[cfg(feature = "peers")]
 mod lmdb;
@@ -17,7 +19,6 @@ mod rocksdb;
 #[cfg(feature = "peers")]
 mod sled;
 pub(crate) mod store;
-pub(crate) mod transact;
 
 /// What is done with bytes that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

@@ -52,9 +52,9 @@ impl Sled {
     }
 }
 
-impl Source for Tree {
+impl Source for &Tree {
     fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Fail> {
-        Ok(self.get(key)?.map(|value| see(&value)))
+        Ok(Tree::get(self, key)?.map(|value| see(&value)))
     }
 
     fn scan_with(
@@ -127,7 +127,8 @@ impl Store for Sled {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Fail> {
-        Ok(Box::new(Tree::clone(&self.db)))
+        let tree: &Tree = &self.db;
+        Ok(Box::new(tree))
     }
 
     fn pin(&self) -> Result<Box<dyn Reader + '_>, Fail> {

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Most calls are made once for a round of work, so that no call through the trait is timed with an operation;
-//! `put` and `change` are there for mixes of operations, and cost one such call each. Records come from an
+//! `put`, `change`, and a `reader` for one `see` or `scan`, are there for mixes of operations, and cost every engine
+//! such a call or two and, for a reader, a piece of memory. Records come from an
 //! iterator, which costs every engine the same.
 //!
 //! Commits are durable, or not, as the store was opened ([`Setup::durable`]): each engine's [`Ways`] say by which
@@ -96,8 +97,15 @@ pub(crate) trait Source {
 
 /// A way to read, for the thread that asked for it.
 pub(crate) trait Reader {
+    /// Sees the value of `key`. False: there is none.
+    fn see(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool, Fail>;
+
     /// The value of `key`.
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fail>;
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fail> {
+        let mut copy = None;
+        self.see(key, &mut |value| copy = Some(value.to_vec()))?;
+        Ok(copy)
+    }
 
     /// Sees up to `take` records, in ascending order from `start` on.
     fn scan(&self, start: &[u8], take: usize, see: &mut See<'_>) -> Result<(), Fail>;
@@ -110,8 +118,8 @@ pub(crate) trait Reader {
 }
 
 impl<S: Source> Reader for S {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fail> {
-        self.get_with(key, <[u8]>::to_vec)
+    fn see(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool, Fail> {
+        Ok(self.get_with(key, see)?.is_some())
     }
 
     fn scan(&self, start: &[u8], take: usize, see: &mut See<'_>) -> Result<(), Fail> {

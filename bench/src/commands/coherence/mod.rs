@@ -212,7 +212,7 @@ fn engine(
     report: &mut Report,
 ) -> Result<(), Fail> {
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), plan.data.raw_bytes() * 3)?;
+    need_room(scratch.path(), plan.data.raw_bytes() * 3, "--records")?;
     let path = scratch.path().join("db");
     let options = super::options(16 << 10, args.cache_mib);
     subjects::load(&path, &options, &plan.data, report)?;

@@ -12,12 +12,12 @@
 
 use super::chain::{Chain, Walk};
 use super::contest::{Contest, Unit};
-use super::{Args, expect};
+use super::{Args, expect, over_raw};
 use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::kind::Kind;
 use crate::engines::store::Lacks;
-use crate::report::{Report, file_bytes};
+use crate::report::Report;
 use std::path::Path;
 use std::time::Instant;
 
@@ -73,7 +73,7 @@ fn sorted_load(
     walk.cost(ns_each(start, data.records));
     expect(&*store, data, (0..data.records.min(LOOKED_AT)).map(|at| (at, Some(0))))?;
     store.close()?;
-    walk.cost(over(file_bytes(path)?, data));
+    walk.cost(over_raw(path, data)?);
     remove(path)
 }
 
@@ -88,7 +88,7 @@ fn random_load(
     let start = Instant::now();
     store.put_all(&mut (0..data.records).map(|at| data.record(at, 0)))?;
     walk.cost(ns_each(start, data.records));
-    walk.cost(over(file_bytes(path)?, data));
+    walk.cost(over_raw(path, data)?);
 
     let removed = data.records.div_ceil(2);
     let start = Instant::now();
@@ -104,7 +104,7 @@ fn random_load(
     let looked_at = || (0..data.records.min(LOOKED_AT)).map(|at| (at, versions(at)));
     expect(&*store, data, looked_at())?;
     store.close()?;
-    walk.cost(over(file_bytes(path)?, data));
+    walk.cost(over_raw(path, data)?);
 
     if kind.ways().compact.is_none() {
         walk.lacks(Lacks("the engine offers no compaction"));
@@ -115,7 +115,7 @@ fn random_load(
     let start = Instant::now();
     store.compact()?;
     walk.cost(ns_each(start, left.len() as u64));
-    walk.cost(over(file_bytes(path)?, data));
+    walk.cost(over_raw(path, data)?);
     let store = kind.open(path, args.setup())?;
     let records = store.len()?;
     if records != left.len() as u64 {
@@ -128,10 +128,6 @@ fn random_load(
 /// Nanoseconds since `start` for each of `count`.
 fn ns_each(start: Instant, count: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / count.max(1) as f64
-}
-
-fn over(bytes: u64, data: &Data) -> f64 {
-    bytes as f64 / data.raw_bytes() as f64
 }
 
 /// Removes a store, if it is there.

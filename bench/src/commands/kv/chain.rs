@@ -6,12 +6,13 @@
 //! round 1   B: step 1, ...              A: step 1, ...
 //! ```
 //!
-//! An engine that fails in a step has that step failed and goes no further, in this round and in those to come; what
+//! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to come; what
 //! it did before still counts.
 
 use super::Args;
 use super::contest::{Contest, Costs, Unit};
 use crate::Fail;
+use crate::engines::guard::guarded;
 use crate::engines::kind::Kind;
 use crate::engines::store::Lacks;
 use crate::report::Report;
@@ -64,7 +65,7 @@ impl Chain {
         for round in 0..rounds {
             for kind in turns(&fit.clone(), round) {
                 let mut walk = Walk { chain: self, kind, at: 0 };
-                if let Err(error) = work(kind, &mut walk) {
+                if let Err(error) = guarded(|| work(kind, &mut walk)) {
                     let at = walk.at.min(self.0.len() - 1);
                     self.0[at].costs.fail(kind, error);
                     fit.retain(|&other| other != kind);

@@ -1,22 +1,20 @@
 //! Every record overwritten twenty times on average, uniformly at random, and what the files take meanwhile.
 //!
-//! A pass is as many durable puts as there are records, a thousand to a commit. The stores have their passes by
-//! turns. Files are looked at after each pass, and once more when the store is closed.
+//! All puts are durable. The stores have their passes by turns. Files are looked at after each pass, and once more when the store is closed.
 
 use super::contest::{Contest, Costs, Unit};
-use super::{Args, expect};
+use super::overwrite::{live, numbers, overwrite};
+use super::{Args, expect, over_raw};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::kind::Kind;
 use crate::engines::store::BATCH_RECORDS;
-use crate::report::{Report, file_bytes};
+use crate::report::Report;
 use std::path::Path;
 use std::time::Instant;
 
 /// How many times the data are overwritten.
 const PASSES: u64 = 20;
-/// The data set over the live data of this experiment.
-const PART: u64 = 25;
 
 pub(super) fn run(
     args: &Args,
@@ -25,25 +23,23 @@ pub(super) fn run(
     report: &mut Report,
     contest: &mut Contest,
 ) -> Result<(), Fail> {
-    let live = Data { seed: data.seed, records: (data.records / PART).max(1) };
-    let over = |bytes: u64| bytes as f64 / live.raw_bytes() as f64;
+    let live = live(data);
     let mut stands = contest.loaded(args, args.setup(), &live, live.records, dir);
     let new = |stands: &[super::contest::Stand]| Costs::new(stands.iter().map(|stand| stand.kind));
     let (mut times, mut last, mut closed) = (new(&stands), new(&stands), new(&stands));
     let mut greatest: Vec<(Kind, f64)> = stands.iter().map(|stand| (stand.kind, 0.0)).collect();
     let mut versions = vec![0; usize::try_from(live.records)?];
     for pass in 1..=PASSES {
-        let numbers = live.draw(pass, versions.len());
+        let numbers = numbers(&live, pass)?;
         if !stands.is_empty() {
             let first = pass as usize % stands.len();
             stands.rotate_left(first);
         }
         contest.on_each(&mut stands, "overwriting", |stand| {
-            let mut records = numbers.iter().map(|&at| live.record(at, pass));
             let start = Instant::now();
-            stand.store.put_batches(&mut records, BATCH_RECORDS)?;
+            overwrite(&*stand.store, &live, &numbers, pass)?;
             times.push(stand.kind, start.elapsed().as_nanos() as f64 / live.records as f64);
-            let bytes = over(file_bytes(&stand.path)?);
+            let bytes = over_raw(&stand.path, &live)?;
             if let Some((_, greatest)) = greatest.iter_mut().find(|(kind, _)| *kind == stand.kind) {
                 *greatest = greatest.max(bytes);
             }
@@ -67,7 +63,7 @@ pub(super) fn run(
     let paths: Vec<_> = stands.iter().map(|stand| (stand.kind, stand.path.clone())).collect();
     contest.close(stands);
     for (kind, path) in paths {
-        closed.push(kind, over(file_bytes(&path)?));
+        closed.push(kind, over_raw(&path, &live)?);
     }
     let title = format!("{} records overwritten, durable by {BATCH_RECORDS}", live.records);
     contest.tell(report, &title, Unit::DurableNs, &times)?;

@@ -45,7 +45,7 @@ pub(super) fn run(
             Unit::Ns,
             (Timing { ops, ..args.timing }, threads),
             |round| data.probes(round, ops),
-            |store, keys: &[Key]| store.reader()?.reads(keys, Touch::Ends),
+            |stand, keys: &[Key]| stand.store.reader()?.reads(keys, Touch::Ends),
         )?;
     }
     let mut versions = vec![0; usize::try_from(data.records)?];
@@ -61,9 +61,9 @@ pub(super) fn run(
             numbers.iter().for_each(|&at| versions[at as usize] = version);
             numbers.into_iter().map(|at| (at, version)).collect()
         },
-        |store, updates: &[(u64, u64)]| {
+        |stand, updates: &[(u64, u64)]| {
             let mut records = updates.iter().map(|&(at, version)| data.record(at, version));
-            store.put_batches(&mut records, BATCH_RECORDS)?;
+            stand.store.put_batches(&mut records, BATCH_RECORDS)?;
             Ok(0)
         },
     )?;

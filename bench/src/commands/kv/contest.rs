@@ -3,7 +3,7 @@
 //! ```text
 //! stands ──row()──> rounds by turns ─┐
 //!        one-shot work ── Costs ─────┴──tell()──> a section of the report, and a line of the summary
-//!                                                 engine failed: a message in its cell, retired, exit status 1
+//!                                                 engine failed or panicked: a message in its cell, retired, exit status 1
 //! ```
 //!
 //! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row
@@ -16,7 +16,8 @@
 
 use super::Args;
 use crate::Fail;
-use crate::data::Data;
+use crate::data::{Data, Record};
+use crate::engines::guard::guarded;
 use crate::engines::kind::Kind;
 use crate::engines::store::{Lacks, Setup, Store};
 use crate::report::{Cell, Report, Table};
@@ -189,7 +190,7 @@ impl Contest {
         }
         let rounds = costs.known().map(|(_, costs)| costs.len()).max().unwrap_or(0);
         self.lines.push(Line { title: title.into(), unit, cells, standing, rounds });
-        Ok(())
+        report.headline(&self.behind())
     }
 
     /// An engine failed in what `doing` says.
@@ -208,12 +209,12 @@ impl Contest {
         unit: Unit,
         (timing, threads): (Timing, usize),
         probes: impl FnMut(u64) -> Vec<P>,
-        work: impl Fn(&dyn Store, &[P]) -> Result<u64, Fail> + Sync,
+        work: impl Fn(&Stand, &[P]) -> Result<u64, Fail> + Sync,
     ) -> Result<(), Fail> {
         let variants: Vec<Variant<'_, P>> = stands
             .iter()
             .map(|stand| {
-                Variant::new(stand.kind.name(), |probes: &[P]| work(&*stand.store, probes))
+                Variant::new(stand.kind.name(), |probes: &[P]| guarded(|| work(stand, probes)))
             })
             .collect();
         let outcomes = rounds::attempt(timing, threads, &variants, probes);
@@ -221,7 +222,7 @@ impl Contest {
         let kinds = stands.iter().map(|stand| stand.kind);
         let costs = Costs(kinds.zip(outcomes).collect());
         self.tell(report, title, unit, &costs)?;
-        stands.retain(|stand| {
+        self.keep(stands, |stand| {
             costs.0.iter().any(|(kind, costs)| *kind == stand.kind && is_fit(costs))
         });
         Ok(())
@@ -234,19 +235,36 @@ impl Contest {
         doing: &str,
         mut work: impl FnMut(&Stand) -> Result<(), Fail>,
     ) {
-        stands.retain(|stand| match work(stand) {
-            Ok(()) => true,
-            Err(error) => {
+        let failed: Vec<Kind> = stands
+            .iter()
+            .filter_map(|stand| {
+                let error = guarded(|| work(stand)).err()?;
                 self.fail(stand.kind, doing, &error);
-                false
+                Some(stand.kind)
+            })
+            .collect();
+        self.keep(stands, |stand| !failed.contains(&stand.kind));
+    }
+
+    /// Retires those that are not `fit`. That what failed can be given up without another panic is not taken for
+    /// granted.
+    fn keep(&mut self, stands: &mut Vec<Stand>, mut fit: impl FnMut(&Stand) -> bool) {
+        for retired in stands.extract_if(.., |stand| !fit(stand)) {
+            let kind = retired.kind;
+            let given_up = guarded(|| {
+                drop(retired);
+                Ok(())
+            });
+            if let Err(error) = given_up {
+                self.fail(kind, "giving it up", &error);
             }
-        });
+        }
     }
 
     /// Closes the stores.
     pub(super) fn close(&mut self, stands: Vec<Stand>) {
         for Stand { kind, store, .. } in stands {
-            if let Err(error) = store.close() {
+            if let Err(error) = guarded(|| store.close()) {
                 self.fail(kind, "closing", &error);
             }
         }
@@ -261,13 +279,26 @@ impl Contest {
         records: u64,
         dir: &Path,
     ) -> Vec<Stand> {
+        self.filled(args, setup, dir, || (0..records).map(|at| data.record(at, 0)))
+    }
+
+    /// The same with records of another kind, in the order in which `records` gives them to each engine.
+    pub(super) fn filled<R: Iterator<Item = Record>>(
+        &mut self,
+        args: &Args,
+        setup: Setup,
+        dir: &Path,
+        records: impl Fn() -> R,
+    ) -> Vec<Stand> {
         let mut stands = Vec::new();
         for &kind in &args.engines {
             let path = dir.join(kind.name());
-            let load = |store: &dyn Store| {
-                store.put_batches(&mut (0..records).map(|at| data.record(at, 0)), LOAD_RECORDS)
-            };
-            match kind.open(&path, setup).and_then(|store| load(&*store).map(|()| store)) {
+            let filled = guarded(|| {
+                let store = kind.open(&path, setup)?;
+                store.put_batches(&mut records(), LOAD_RECORDS)?;
+                Ok(store)
+            });
+            match filled {
                 Ok(store) => stands.push(Stand { kind, path, store }),
                 Err(error) => self.fail(kind, "opening and loading", &error),
             }
@@ -275,19 +306,16 @@ impl Contest {
         stands
     }
 
-    /// Prints the summary: rows in which latchkv is behind first, then all rows, then what failed.
-    pub(super) fn summary(&self, args: &Args, report: &mut Report) -> Result<(), Fail> {
-        let behind: Vec<&Line> = self
-            .lines
-            .iter()
-            .filter(|line| line.standing.is_some_and(|standing| standing.ratio.median < 1.0))
-            .collect();
+    /// The rows so far in which latchkv is behind: they come first in every report.
+    fn behind(&self) -> Table {
         let mut table = Table::new(
             "rows in which latchkv is behind the best peer",
             &["row", "best peer", "latchkv is x", "from", "to", "verdict"],
         );
-        for line in &behind {
-            if let Some(Standing { best, ratio }) = line.standing {
+        for line in &self.lines {
+            if let Some(Standing { best, ratio }) = line.standing
+                && ratio.median < 1.0
+            {
                 table.push([
                     line.title.clone().into(),
                     best.name().into(),
@@ -299,9 +327,14 @@ impl Contest {
             }
         }
         let compared = self.lines.iter().filter(|line| line.standing.is_some()).count();
-        let note = format!("{} of {compared} rows that were compared", behind.len());
-        report.table(&table.note(note))?;
+        let note = format!("{} of {compared} rows that were compared", table.rows.len());
+        table.note(note)
+    }
 
+    /// Prints the summary: rows in which latchkv is behind first, then all rows, then what failed.
+    pub(super) fn summary(&self, args: &Args, report: &mut Report) -> Result<(), Fail> {
+        self.behind().print();
+        report.headline(&self.behind())?;
         let mut columns = vec!["row", "unit"];
         columns.extend(args.engines.iter().map(|kind| kind.name()));
         columns.extend(["best peer", "latchkv is x", "from", "to", "rounds"]);

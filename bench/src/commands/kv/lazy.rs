@@ -35,8 +35,8 @@ pub(super) fn run(
         Unit::Ns,
         (timing, 1),
         |_| fresh.take(ops).collect(),
-        |store, numbers: &[u64]| {
-            store.put_each(&mut numbers.iter().map(|&at| data.record(at, 0)))?;
+        |stand, numbers: &[u64]| {
+            stand.store.put_each(&mut numbers.iter().map(|&at| data.record(at, 0)))?;
             Ok(0)
         },
     )?;
@@ -48,9 +48,9 @@ pub(super) fn run(
         Unit::Ns,
         (Timing { ops: batches, ..args.timing }, 1),
         |_| (0..batches).map(|_| fresh.take(args.batch_records)).collect(),
-        |store, batches: &[Range<u64>]| {
+        |stand, batches: &[Range<u64>]| {
             for batch in batches {
-                store.put_all(&mut batch.clone().map(|at| data.record(at, 0)))?;
+                stand.store.put_all(&mut batch.clone().map(|at| data.record(at, 0)))?;
             }
             Ok(0)
         },
@@ -62,11 +62,11 @@ pub(super) fn run(
         Unit::Ns,
         (timing, 1),
         |round| data.draw(round, ops),
-        |store, numbers: &[u64]| {
+        |stand, numbers: &[u64]| {
             // The sum is over what was read, so that engines that saw other values are found out.
             let mut sum = 0_u64;
             for &at in numbers {
-                let changed = store.change(&data.key(at), &mut |value| {
+                let changed = stand.store.change(&data.key(at), &mut |value| {
                     let counter = value[0];
                     sum = sum.wrapping_mul(31).wrapping_add(u64::from(counter));
                     value[0] = counter.wrapping_add(1);

@@ -12,17 +12,19 @@
 //! writes    durable writes by 1 to 64 writers, durable batches
 //! lazy      writes and changes that need not be durable
 //! reads     number of records, look-ups and ranges by 1 to 32 threads
+//! ycsb      workloads A to F, with latencies
 //! cold      data several times the cache
 //! readers   time to begin a reader, alone and beside a writer that commits
 //! pinned    an old reader that stays while all is overwritten
 //! recovery  time to open after SIGKILL, for three lengths of log
 //! churn     every record overwritten twenty times, and what the files take
 //! stalls    a put beside checkpoints, of latchkv alone
+//! overwrite        what pinned and churn do to their data
 //! contest, chain   how rows are run, compared and summed up
 //! child     what this program is started as, to be killed or counted
 //! ```
 //!
-//! An engine that fails has a message in its cell, and no further part in the experiment; the others go on, and the
+//! An engine that fails or panics has a message in its cell, and no further part in the experiment; the others go on, and the
 //! program ends with an error. Tested here with all engines of the build, at tiny scale.
 
 mod bulk;
@@ -32,6 +34,7 @@ mod churn;
 mod cold;
 mod contest;
 mod lazy;
+mod overwrite;
 mod pinned;
 mod readers;
 mod reads;
@@ -39,6 +42,7 @@ mod recovery;
 mod stalls;
 mod syncs;
 mod writes;
+mod ycsb;
 
 use super::DataArgs;
 use crate::Fail;
@@ -56,6 +60,8 @@ use std::path::Path;
 /// Bytes on disk for each byte of raw data and engine, while all stores are open: pages half full, and what was
 /// superseded and not yet given back.
 const ROOM_FACTOR: u64 = 4;
+/// Bytes on disk of an engine whatever the data: logs that are made at their full length.
+const ROOM_BASE_BYTES: u64 = 128 << 20;
 
 /// Options of `kv`.
 #[derive(clap::Args, Clone, Debug)]
@@ -102,6 +108,12 @@ pub(crate) struct Args {
     /// Rounds of what takes a store of its own: `bulk`, `readers`, `pinned`, `recovery`
     #[arg(long, default_value_t = 3)]
     long_rounds: usize,
+    /// Clients of `ycsb`, rows for each number
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4], value_parser = super::at_least_one)]
+    ycsb_threads: Vec<usize>,
+    /// Has the commits of `ycsb` be durable, `--writes` operations a round
+    #[arg(long)]
+    ycsb_durable: bool,
     /// Raw data over the cache, of `cold`
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     cold_times: u64,
@@ -125,6 +137,8 @@ enum Experiment {
     Lazy,
     /// Number of records, look-ups and ranges
     Reads,
+    /// YCSB A to F
+    Ycsb,
     /// Data several times the cache
     Cold,
     /// Time to begin a reader
@@ -143,12 +157,13 @@ enum Experiment {
 type Run = fn(&Args, &Data, &Path, &mut Report, &mut Contest) -> Result<(), Fail>;
 
 /// All experiments, in the order in which they run.
-const EXPERIMENTS: [(Experiment, Run); 11] = [
+const EXPERIMENTS: [(Experiment, Run); 12] = [
     (Experiment::Syncs, syncs::run),
     (Experiment::Bulk, bulk::run),
     (Experiment::Writes, writes::run),
     (Experiment::Lazy, lazy::run),
     (Experiment::Reads, reads::run),
+    (Experiment::Ycsb, ycsb::run),
     (Experiment::Cold, cold::run),
     (Experiment::Readers, readers::run),
     (Experiment::Pinned, pinned::run),
@@ -179,6 +194,12 @@ impl Args {
         self.only.is_empty() || self.only.contains(&experiment)
     }
 
+    /// Bytes on disk that all stores together take at most.
+    fn room(&self, data: &Data) -> u64 {
+        let of_one = data.raw_bytes().saturating_mul(ROOM_FACTOR).saturating_add(ROOM_BASE_BYTES);
+        of_one.saturating_mul(self.engines.len() as u64)
+    }
+
     /// How stores are opened whose commits are durable.
     fn setup(&self) -> Setup {
         Setup {
@@ -203,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let args = &args.settled();
     let scratch = args.output.scratch()?;
     let data = args.data.data();
-    report::need_room(scratch.path(), data.raw_bytes() * args.engines.len() as u64 * ROOM_FACTOR)?;
+    report::need_room(scratch.path(), args.room(&data), "--records or --scale")?;
     let engines: Vec<&str> = args.engines.iter().map(|kind| kind.name()).collect();
     let options = json!({
         "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
@@ -212,6 +233,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "writes_a_round": args.writes, "batches_a_round": args.batches,
         "records_a_batch": args.batch_records, "take": args.take, "reader_ms": args.reader_ms,
         "cold_times": args.cold_times,
+        "ycsb_threads": args.ycsb_threads, "ycsb_durable": args.ycsb_durable,
     });
     let mut report = Report::start("kv", options, &args.output)?;
     let mut contest = Contest::default();
@@ -260,6 +282,11 @@ impl Fresh {
     }
 }
 
+/// Bytes of the files of a store over those of its keys and values.
+fn over_raw(path: &Path, data: &Data) -> Result<f64, Fail> {
+    Ok(report::file_bytes(path)? as f64 / data.raw_bytes() as f64)
+}
+
 /// Checks that `store` has each of the records in the version told, or that it has none.
 fn expect(
     store: &dyn Store,
@@ -290,7 +317,7 @@ mod tests {
     /// Arguments of a run so small that each experiment takes a moment.
     fn tiny(engines: &[Kind]) -> Args {
         let line = "kv --records 400 --rounds 1 --ops 40 --durable-rounds 1 --writes 4 --writers 1,2 --batches 1 \
-                    --batch-records 10 --long-rounds 1 --reader-ms 1 --cache-mib 16 --threads 1,2";
+                    --batch-records 10 --long-rounds 1 --reader-ms 1 --cache-mib 16 --threads 1,2 --ycsb-threads 1,2";
         let mut args = Line::parse_from(line.split_whitespace()).args;
         args.engines = engines.to_vec();
         args
@@ -332,6 +359,18 @@ mod tests {
     }
 
     #[test]
+    fn all_engines_do_ycsb_and_lose_no_record() {
+        all_engines_do(ycsb::run);
+    }
+
+    #[test]
+    fn durable_ycsb_has_rows_of_its_own() {
+        let contest = runs(&Args { ycsb_durable: true, ..tiny(Kind::ALL) }, ycsb::run);
+        contest.verdict().expect("no engine fails");
+        assert_eq!(contest.rows(), 6 * 2 * 2);
+    }
+
+    #[test]
     fn all_engines_read_and_update_beyond_their_caches() {
         all_engines_do(cold::run);
     }
@@ -362,5 +401,39 @@ mod tests {
             .expect("it goes on");
         let error = contest.verdict().expect_err("the engine failed");
         assert!(error.to_string().contains("latchkv, opening and loading"), "{error}");
+    }
+
+    #[test]
+    fn an_engine_that_panics_has_failed_and_later_rows_go_on_without_it() {
+        let args = tiny(Kind::ALL);
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut report = Report::start("kv", json!({}), &args.output).expect("a report");
+        let mut contest = Contest::default();
+        let data = args.data.data();
+        let mut stands = contest.loaded(&args, args.setup(), &data, data.records, dir.path());
+        for (title, threads) in [("one", 1), ("two", 2)] {
+            contest
+                .row(
+                    &mut report,
+                    &mut stands,
+                    title,
+                    contest::Unit::Ns,
+                    (args.timing, threads),
+                    |_| vec![(); 4],
+                    |stand, _: &[()]| {
+                        assert!(stand.kind != Kind::Latchkv, "out of order");
+                        Ok(0)
+                    },
+                )
+                .expect("it goes on");
+        }
+        assert_eq!(stands.len(), Kind::ALL.len() - 1);
+        contest.close(stands);
+        assert_eq!(contest.rows(), 2);
+        let error = contest.verdict().expect_err("an engine failed").to_string();
+        assert!(
+            error.starts_with("1 rows failed: latchkv, one: panicked: out of order"),
+            "{error}"
+        );
     }
 }

@@ -6,23 +6,22 @@
 //!                                                  which then still sees what it saw; it ends -> a pass -> close -> size
 //! ```
 //!
-//! A pass is as many durable puts as there are records, uniformly at random, a thousand to a commit.
+//! All puts are durable.
 
-use super::Args;
 use super::chain::{Chain, Walk};
 use super::contest::{Contest, Unit};
+use super::overwrite::{live, numbers, overwrite};
+use super::{Args, over_raw};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::kind::Kind;
 use crate::engines::store::{BATCH_RECORDS, Lacks, Store};
-use crate::report::{Report, file_bytes};
+use crate::report::Report;
 use std::path::Path;
 use std::time::Instant;
 
 /// How many times the data are overwritten.
 const PASSES: u64 = 5;
-/// The data set over the live data of this experiment.
-const PART: u64 = 25;
 /// Records that the old reader looks at in the end.
 const LOOKED_AT: u64 = 1000;
 
@@ -33,7 +32,7 @@ pub(super) fn run(
     report: &mut Report,
     contest: &mut Contest,
 ) -> Result<(), Fail> {
-    let live = Data { seed: data.seed, records: (data.records / PART).max(1) };
+    let live = live(data);
     let overwrites = format!("overwrites durable by {BATCH_RECORDS}");
     let steps = [
         (format!("{overwrites}, no other reader"), Unit::DurableNs),
@@ -74,9 +73,10 @@ fn one(
         (0..3).for_each(|_| walk.lacks(Lacks(what)));
         return store.close();
     }
-    overwrite(&*store, live, PASSES + 1)?;
+    let last = PASSES + 1;
+    overwrite(&*store, live, &numbers(live, last)?, last)?;
     store.close()?;
-    walk.cost(over(file_bytes(path)?, live));
+    walk.cost(over_raw(path, live)?);
     Ok(())
 }
 
@@ -101,19 +101,9 @@ fn beside_pinned(
 fn passes(store: &dyn Store, live: &Data, path: &Path, walk: &mut Walk<'_>) -> Result<(), Fail> {
     let start = Instant::now();
     for pass in 1..=PASSES {
-        overwrite(store, live, pass)?;
+        overwrite(store, live, &numbers(live, pass)?, pass)?;
     }
     walk.cost(start.elapsed().as_nanos() as f64 / (PASSES * live.records) as f64);
-    walk.cost(over(file_bytes(path)?, live));
+    walk.cost(over_raw(path, live)?);
     Ok(())
-}
-
-fn over(bytes: u64, live: &Data) -> f64 {
-    bytes as f64 / live.raw_bytes() as f64
-}
-
-fn overwrite(store: &dyn Store, live: &Data, pass: u64) -> Result<(), Fail> {
-    let numbers = live.draw(pass, usize::try_from(live.records)?);
-    let mut records = numbers.into_iter().map(|at| live.record(at, pass));
-    store.put_batches(&mut records, BATCH_RECORDS)
 }

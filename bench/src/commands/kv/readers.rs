@@ -8,6 +8,7 @@ use super::Args;
 use super::contest::{Contest, Costs, Unit};
 use crate::Fail;
 use crate::data::Data;
+use crate::engines::guard::guarded;
 use crate::engines::store::{Lacks, Store};
 use crate::latency::{self, histogram};
 use crate::report::{Report, Table};
@@ -98,10 +99,11 @@ fn beside_writer(
         let writer = scope.spawn(move || {
             let mut records = (from..).take_while(|_| Instant::now() < until);
             let mut commits = 0;
-            store.put_each(&mut records.by_ref().map(|at| {
+            let mut records = records.by_ref().map(|at| {
                 commits += 1;
                 data.record(at, 0)
-            }))?;
+            });
+            guarded(|| store.put_each(&mut records))?;
             Ok::<u64, Fail>(commits)
         });
         let times = store.begins(until)?;

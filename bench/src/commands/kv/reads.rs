@@ -36,7 +36,7 @@ pub(super) fn run(
         Unit::Ns,
         (args.durable_timing(1), 1),
         |_| vec![()],
-        |store, _: &[()]| store.len(),
+        |stand, _: &[()]| stand.store.len(),
     )?;
     let ops = args.timing.ops;
     for &touch in &args.touch {
@@ -48,7 +48,7 @@ pub(super) fn run(
                 Unit::Ns,
                 (args.timing, threads),
                 |round| data.probes(round, ops),
-                |store, keys: &[Key]| store.reader()?.reads(keys, touch),
+                |stand, keys: &[Key]| stand.store.reader()?.reads(keys, touch),
             )?;
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn run(
             Unit::Ns,
             (Timing { ops: starts, ..args.timing }, threads),
             |round| data.probes(!round, starts),
-            |store, keys: &[Key]| store.reader()?.ranges(keys, take, touch),
+            |stand, keys: &[Key]| stand.store.reader()?.ranges(keys, take, touch),
         )?;
     }
     contest.close(stands);

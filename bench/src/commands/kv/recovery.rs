@@ -8,12 +8,12 @@
 use super::chain::{Chain, Walk};
 use super::child::{Job, Work};
 use super::contest::{Contest, Unit};
-use super::{Args, expect};
+use super::{Args, expect, over_raw};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::kind::Kind;
 use crate::engines::store::Setup;
-use crate::report::{Report, file_bytes};
+use crate::report::Report;
 use crate::rounds::process_cpu_ns;
 use std::path::Path;
 use std::time::Instant;
@@ -60,7 +60,7 @@ fn one(args: &Args, data: &Data, kind: Kind, path: &Path, walk: &mut Walk<'_>) -
         cache_mib: args.cache_mib,
     };
     job.run_and_kill()?;
-    walk.cost(file_bytes(path)? as f64 / data.raw_bytes() as f64);
+    walk.cost(over_raw(path, data)?);
     let (start, ran_before) = (Instant::now(), process_cpu_ns());
     let store = kind.open(path, Setup { keep_log: true, ..args.setup() })?;
     expect(&*store, data, [(count - 1, Some(0))])?;

@@ -35,8 +35,8 @@ pub(super) fn run(
             Unit::DurableNs,
             (args.durable_timing(ops), writers),
             |_| fresh.take(ops).collect(),
-            |store, numbers: &[u64]| {
-                store.put_each(&mut numbers.iter().map(|&at| data.record(at, 0)))?;
+            |stand, numbers: &[u64]| {
+                stand.store.put_each(&mut numbers.iter().map(|&at| data.record(at, 0)))?;
                 Ok(0)
             },
         )?;
@@ -48,9 +48,9 @@ pub(super) fn run(
         Unit::DurableNs,
         (args.durable_timing(args.batches), 1),
         |_| (0..args.batches).map(|_| fresh.take(args.batch_records)).collect(),
-        |store, batches: &[Range<u64>]| {
+        |stand, batches: &[Range<u64>]| {
             for batch in batches {
-                store.put_all(&mut batch.clone().map(|at| data.record(at, 0)))?;
+                stand.store.put_all(&mut batch.clone().map(|at| data.record(at, 0)))?;
             }
             Ok(0)
         },

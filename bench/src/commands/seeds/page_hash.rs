@@ -22,9 +22,10 @@ use super::look_ups::{Alone, of_thousand};
 use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::data::{Data, Key};
 use crate::engines::Touch;
+use crate::engines::api::{Access, Api, Store};
 use crate::report::{Cell, Report, Table};
 use crate::rounds::{self, Series, Timing, Variant};
-use crate::workloads::tpcc::{Homes, Scale, Tpcc};
+use crate::workloads::tpcc::{Homes, NAMESPACE, Scale, TREES, Tpcc};
 use crate::{Fail, progress};
 use fastrand::Rng;
 use latchkv::{Db, Options, PageHashLatches, Tree};
@@ -104,22 +105,24 @@ impl Place {
 
 /// A database with TPC-C's data.
 struct Stage {
-    db: Db,
+    store: Store,
     tpcc: Tpcc,
 }
 
 impl Stage {
     fn load(options: &Options, path: &Path, scale: Scale) -> Result<Stage, Fail> {
-        let db = options.create(path)?;
-        let tpcc = Tpcc::load(&db, scale, 1, &mut |_| ())?;
-        Ok(Stage { db, tpcc })
+        let access = Access::new(Api::Plain, 1);
+        let store = Store::create(path, options, access, NAMESPACE, &TREES)?;
+        let tpcc = Tpcc::load(&store, scale, 1, &mut |_| ())?;
+        Ok(Stage { store, tpcc })
     }
 
     /// Runs a transaction a seed, the first of which all of them are drawn from. Gives the number of those that commit, or
     /// of all if others work beside, whose conflicts are nobody's doing.
     fn transactions(&self, seeds: &[u64], alone: bool) -> Result<u64, Fail> {
         let Some(&seed) = seeds.first() else { return Ok(0) };
-        let mut worker = self.tpcc.worker(&self.db, Homes::Any)?;
+        let connection = self.store.plain();
+        let mut worker = self.tpcc.worker(&connection, Homes::Any)?;
         let mut rng = Rng::with_seed(seed);
         let mut committed = 0;
         for _ in seeds {
@@ -130,9 +133,9 @@ impl Stage {
 
     /// Look-ups in the page hash of a transaction.
     fn look_ups(&self) -> Result<f64, Fail> {
-        let before = self.db.stats().pool.hash_hits;
+        let before = self.store.db().stats().pool.hash_hits;
         self.transactions(&[1; COUNTED], true)?;
-        Ok((self.db.stats().pool.hash_hits - before) as f64 / COUNTED as f64)
+        Ok((self.store.db().stats().pool.hash_hits - before) as f64 / COUNTED as f64)
     }
 }
 
@@ -149,7 +152,7 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
         bar.step();
     }
     drop(bar);
-    let stats = stages[PER_CELL].db.stats().pool;
+    let stats = stages[PER_CELL].store.db().stats().pool;
     let pages = (stats.frames - stats.frames_free) as u32;
     let counts = setting.count(Experiment::PageHash, 2 * PLACES.len())?;
     let (of_transactions, of_reads) = match &counts {
@@ -164,9 +167,9 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     for threads in threads {
         let alone = Alone::measure(setting, pages, threads)?;
         alone.report(report, pages, threads)?;
-        let before = stages.iter().map(|stage| Met::of(&stage.db)).collect::<Vec<_>>();
+        let before = stages.iter().map(|stage| Met::of(stage.store.db())).collect::<Vec<_>>();
         let series = transactions(setting, &stages, threads)?;
-        let crowded = stages.iter().zip(before).map(|(stage, met)| met.crowded_since(&stage.db));
+        let crowded = stages.iter().zip(before).map(|(stage, met)| met.crowded_since(stage.store.db()));
         let measured = Measured {
             series,
             crowded: crowded.collect(),
@@ -179,10 +182,10 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
         let what = format!("reads at random, {threads} thread(s)");
         report.table(&table(&what, "reads/s", &measured, None)?)?;
     }
-    for Stage { db, tpcc } in stages {
-        tpcc.check(&db)?;
+    for Stage { store, tpcc } in stages {
+        tpcc.check(store.db())?;
         drop(tpcc);
-        db.close()?;
+        store.close()?;
     }
     Ok(())
 }
@@ -244,7 +247,12 @@ fn table(
         ]);
     }
     let mut table = Table::new(format!("page-hash: {what}, gain of a latch in each cell"), &columns)
-        .note("reported: more latches in the array, 1.10 to 1.12 million tpmC on 192 cores; frame hints are off");
+        .note("reported: more latches in the array, 1.10 to 1.12 million tpmC on 192 cores; frame hints are off")
+        .keyed_by(1)
+        .told(&["reported", "instructions", "in instructions [%]"]);
+    if shares.is_some() {
+        table = table.told(&["look-ups", "reported share [%]"]);
+    }
     for (which, place) in PLACES.into_iter().enumerate() {
         let old = place == Place::Apart16;
         let reported = if old { Cell::from("+1.8 %") } else { Cell::None };
@@ -290,7 +298,9 @@ fn transactions(setting: &Setting<'_>, stages: &[Stage], threads: usize) -> Resu
             Variant::new(place.name(), move |seeds: &[u64]| stage.transactions(seeds, threads == 1))
         })
         .collect();
-    rounds::run(Timing { ops, ..setting.timing }, threads, &variants, |round| {
+    let timing = Timing { ops, ..setting.timing }.on(threads);
+    let ops = timing.ops;
+    rounds::run(timing, threads, &variants, |round| {
         let mut random = Rng::with_seed(round);
         (0..ops).map(|_| random.u64(..)).collect()
     })
@@ -312,8 +322,8 @@ fn reads(setting: &Setting<'_>, threads: usize) -> Result<(Series, Vec<Option<f6
         .map(|(place, (_, tree))| Variant::new(place.name(), move |keys: &[Key]| sum(tree, keys)))
         .collect();
     let ops = setting.timing.ops * READS_AN_OPERATION;
-    let timing = Timing { ops, ..setting.timing };
-    let series = rounds::run(timing, threads, &variants, |round| data.probes(round, ops))?;
+    let timing = Timing { ops, ..setting.timing }.on(threads);
+    let series = rounds::run(timing, threads, &variants, |round| data.probes(round, timing.ops))?;
     drop(variants);
     let crowded = trees.iter().zip(before).map(|((db, _), met)| met.crowded_since(db)).collect();
     for (db, tree) in trees {
@@ -348,7 +358,7 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
         let stage = Stage::load(&options, &dir.join(place.name()), Scale::new(1, factor))?;
         stage.transactions(&[1; TRANSACTIONS_COUNTED], true)?;
         counted(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
-        stage.tpcc.check(&stage.db)?;
+        stage.tpcc.check(stage.store.db())?;
     }
     let data = Data { seed: 1, records: u64::from(instructions::ROWS) };
     let (warm_up, keys) = (data.probes(0, OPERATIONS), data.probes(1, OPERATIONS));

@@ -9,13 +9,13 @@
 use super::stage::Stage;
 use super::{Args, Home};
 use crate::Fail;
-use crate::engines::transact::Api;
+use crate::engines::api::{Connection, Job};
 use crate::latency::histogram;
 use crate::rounds::process_cpu_ns;
-use crate::workloads::tpcc::{Done, Homes, Kind, Worker};
+use crate::workloads::tpcc::{Done, Homes, Kind, Tpcc, Worker};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
-use latchkv::{Db, Session};
+use latchkv::Db;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -146,24 +146,21 @@ struct Shared {
 
 /// Runs `threads` workers.
 pub(super) fn run(stage: &Stage, threads: usize, args: &Args) -> Result<Measured, Fail> {
-    let logins = stage.logins(threads)?;
     let shared = Shared { start: Barrier::new(threads + 1), has_failed: AtomicBool::new(false) };
     let parts = std::thread::scope(|scope| {
-        let workers: Vec<_> = logins
-            .into_iter()
-            .enumerate()
-            .map(|(at, session)| {
+        let workers: Vec<_> = (0..threads)
+            .map(|at| {
                 let shared = &shared;
-                scope.spawn(move || thread(stage, session, (at, threads), args, shared))
+                scope.spawn(move || thread(stage, (at, threads), args, shared))
             })
             .collect();
         shared.start.wait();
-        let before = Used::so_far(&stage.db);
+        let before = Used::so_far(stage.store.db());
         let parts: Result<Vec<Part>, Fail> = workers
             .into_iter()
             .map(|worker| worker.join().map_err(|_| "a worker panicked")?)
             .collect();
-        Ok::<_, Fail>((parts?, Used::so_far(&stage.db).since(before)))
+        Ok::<_, Fail>((parts?, Used::so_far(stage.store.db()).since(before)))
     });
     let (parts, used) = parts?;
     merge(parts, used)
@@ -172,18 +169,24 @@ pub(super) fn run(stage: &Stage, threads: usize, args: &Args) -> Result<Measured
 /// What a thread of a run does.
 fn thread(
     stage: &Stage,
-    session: Option<Session>,
     (at, of): (usize, usize),
     args: &Args,
     shared: &Shared,
 ) -> Result<Part, Fail> {
     let homes = homes(args, at, of);
     let limits = [0.1, 1.0].map(|part| args.bound().share(at, of, part));
-    let mut rng = Rng::with_seed(args.seed.wrapping_add((at as u64 + 1) << 32 | of as u64));
-    match &session {
-        None => work(stage.tpcc.worker(&stage.db, homes), &mut rng, limits, shared),
-        Some(session) => work(stage.tpcc.worker(session, homes), &mut rng, limits, shared),
+    let rng = Rng::with_seed(args.seed.wrapping_add((at as u64 + 1) << 32 | of as u64));
+    let mut has_waited = false;
+    let work = Work { tpcc: &stage.tpcc, homes, rng, limits, shared, has_waited: &mut has_waited };
+    let part = stage.store.run(work);
+    if part.is_err() {
+        shared.has_failed.store(true, Relaxed);
     }
+    // The others wait for all, also for one who did not come so far.
+    if !has_waited {
+        shared.start.wait();
+    }
+    part
 }
 
 /// The warehouses of a thread.
@@ -195,29 +198,30 @@ pub(super) fn homes(args: &Args, at: usize, of: usize) -> Homes {
 }
 
 /// Warms up, waits for the others, and works.
-fn work<A: Api>(
-    worker: Result<Worker<A>, Fail>,
-    rng: &mut Rng,
-    [warm, limit]: [Limit; 2],
-    shared: &Shared,
-) -> Result<Part, Fail> {
-    let warmed = worker.and_then(|mut worker| {
-        work_until(&mut worker, rng, warm, shared)?;
-        Ok(worker)
-    });
-    if warmed.is_err() {
-        shared.has_failed.store(true, Relaxed);
-    }
-    shared.start.wait();
-    let part = work_until(&mut warmed?, rng, limit, shared);
-    if part.is_err() {
-        shared.has_failed.store(true, Relaxed);
-    }
-    part
+struct Work<'a> {
+    tpcc: &'a Tpcc,
+    homes: Homes,
+    rng: Rng,
+    limits: [Limit; 2],
+    shared: &'a Shared,
+    has_waited: &'a mut bool,
 }
 
-fn work_until<A: Api>(
-    worker: &mut Worker<A>,
+impl Job for Work<'_> {
+    type Output = Part;
+
+    fn run<C: Connection>(self, connection: &C) -> Result<Part, Fail> {
+        let Work { tpcc, homes, mut rng, limits: [warm, limit], shared, has_waited } = self;
+        let mut worker = tpcc.worker(connection, homes)?;
+        work_until(&mut worker, &mut rng, warm, shared)?;
+        *has_waited = true;
+        shared.start.wait();
+        work_until(&mut worker, &mut rng, limit, shared)
+    }
+}
+
+fn work_until<C: Connection>(
+    worker: &mut Worker<'_, C>,
     rng: &mut Rng,
     limit: Limit,
     shared: &Shared,

@@ -10,9 +10,11 @@
 //! of the engine with its simulated disk are for.
 
 use super::stage::Stage;
-use super::{Api, Args, Durability, conditions, drive};
+use super::{Args, conditions, drive};
+use crate::commands::DurabilityArg;
+use crate::engines::api::{Api, Store};
 use crate::report::{Report, Table};
-use crate::workloads::tpcc::{DistrictId, Tpcc};
+use crate::workloads::tpcc::{DistrictId, NAMESPACE, TREES, Tpcc};
 use crate::{Fail, progress};
 use fastrand::Rng;
 use std::ffi::OsString;
@@ -27,7 +29,7 @@ type Acknowledged = (DistrictId, u32);
 
 /// Kills and recovers as often as asked.
 pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fail> {
-    let args = &Args { api: Api::Plain, durability: Durability::Sync, ..args.clone() };
+    let args = &Args { api: Api::Plain, durability: DurabilityArg::Sync, ..args.clone() };
     Stage::load(args, path)?.close()?;
     let columns = ["kill", "threads", "acknowledged orders", "orders after", "open [ms]"];
     let mut table = Table::new("TPC-C, killed and recovered", &columns).keyed_by(2).note(
@@ -42,10 +44,11 @@ pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fa
         let pause = Duration::from_millis(rng.u64(args.kill_ms / 4..=args.kill_ms));
         let acknowledged = work_and_kill(args, path, threads, u64::from(time), pause)?;
         let start = Instant::now();
-        let db = args.options().open_existing(path)?;
+        let store = Store::open(path, &args.options(), NAMESPACE, &TREES)?;
         let opened = start.elapsed();
-        let tpcc = Tpcc::open(&db, args.rows())?;
-        let checked = tpcc.check(&db).map_err(|error| format!("after kill {time}: {error}"))?;
+        let tpcc = Tpcc::open(&store, args.rows())?;
+        let checked =
+            tpcc.check(store.db()).map_err(|error| format!("after kill {time}: {error}"))?;
         for &order in &acknowledged {
             if !tpcc.has_order(order)? {
                 let (DistrictId { w, d }, o) = order;
@@ -56,7 +59,7 @@ pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fa
             }
         }
         drop(tpcc);
-        db.close()?;
+        store.close()?;
         table.push([
             u64::from(time).into(),
             threads.into(),
@@ -149,15 +152,16 @@ fn child_args(args: &Args, path: &Path, threads: usize, seed: u64) -> Vec<OsStri
 
 /// Works, and says which orders are committed, until it is killed or nobody listens.
 pub(super) fn child(args: &Args, path: &Path) -> Result<(), Fail> {
-    let db = args.options().open_existing(path)?;
-    let tpcc = Tpcc::open(&db, args.rows())?;
+    let store = Store::open(path, &args.options(), NAMESPACE, &TREES)?;
+    let tpcc = Tpcc::open(&store, args.rows())?;
     let threads = args.threads[0];
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|at| {
-                let (db, tpcc) = (&db, &tpcc);
+                let (store, tpcc) = (&store, &tpcc);
                 scope.spawn(move || -> Result<(), Fail> {
-                    let mut worker = tpcc.worker(db, drive::homes(args, at, threads))?;
+                    let connection = store.plain();
+                    let mut worker = tpcc.worker(&connection, drive::homes(args, at, threads))?;
                     let mut rng = Rng::with_seed(args.seed << 16 | at as u64);
                     loop {
                         if let Some((DistrictId { w, d }, o)) = worker.one(&mut rng)?.order {

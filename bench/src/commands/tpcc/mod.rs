@@ -13,7 +13,8 @@ mod drive;
 mod kill;
 mod stage;
 
-use super::HashArgs;
+use super::{DurabilityArg, HashArgs};
+use crate::engines::api::Api;
 use crate::interval::of_median;
 use crate::latency::{self, cells};
 use crate::report::{Output, Report, Table, need_room};
@@ -46,10 +47,10 @@ pub(crate) struct Args {
     /// Transactions of a run, instead of a time
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
     transactions: Option<u64>,
-    /// What commits wait for
-    #[arg(long, value_enum, default_value_t = Durability::None)]
-    durability: Durability,
-    /// By which API
+    /// When a commit returns
+    #[arg(long, value_enum, default_value_t = DurabilityArg::None)]
+    durability: DurabilityArg,
+    /// Through which API
     #[arg(long, value_enum, default_value_t = Api::Plain)]
     api: Api,
     /// Whose transactions a thread does
@@ -79,26 +80,6 @@ pub(crate) struct Args {
     /// Work on the database in this directory until killed, as a child of this program
     #[arg(long, hide = true, value_name = "DIR")]
     child: Option<PathBuf>,
-}
-
-/// What a commit waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Durability {
-    /// Nothing
-    None,
-    /// That the operating system has it
-    Buffered,
-    /// That it is on the medium
-    Sync,
-}
-
-/// An API of the library.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Api {
-    /// Databases, trees and transactions
-    Plain,
-    /// Sessions, a login for each thread
-    Session,
 }
 
 /// Where the transactions of a thread come from.
@@ -201,7 +182,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     let args = &args.settled();
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), args.bytes())?;
+    need_room(scratch.path(), args.bytes(), "--warehouses or --scale")?;
     let mut report = args.report()?;
     let path = scratch.path().join("db");
     if args.kill.is_some() {

@@ -184,26 +184,30 @@ impl<T, X: Txn<T>, M: Memory> Statements<'_, T, X, M> {
         Ok(rows)
     }
 
+    /// Keys of the first of `ids` ids, and of the one behind them.
     fn range(&mut self, ids: u32) -> ([u8; 4], [u8; 4]) {
         let first = self.any_id();
-        (row_key(first), row_key(first.saturating_add(ids - 1)))
+        (row_key(first), row_key(first.saturating_add(ids)))
     }
 
     /// `SELECT c WHERE id BETWEEN ..`; the rows stay in `results`.
     fn select_range(&mut self, ids: u32) -> latchkv::Result<()> {
-        let (first, last) = self.range(ids);
+        let (first, end) = self.range(ids);
         let Statements { txn, trees, results, .. } = self;
-        txn.scan(&trees[ROWS], &first, &last, |_, row| results.add(c_of(row)))
+        for row in txn.range(&trees[ROWS], &first, &end)? {
+            results.add(c_of(row?.value()));
+        }
+        Ok(())
     }
 
     /// `SELECT SUM(k) WHERE id BETWEEN ..`
     fn select_sum(&mut self, ids: u32) -> latchkv::Result<u64> {
-        let (first, last) = self.range(ids);
+        let (first, end) = self.range(ids);
         let (mut rows, mut sum) = (0, 0);
-        self.txn.scan(&self.trees[ROWS], &first, &last, |_, row| {
+        for row in self.txn.range(&self.trees[ROWS], &first, &end)? {
             rows += 1;
-            sum += u64::from(k_of(row));
-        })?;
+            sum += u64::from(k_of(row?.value()));
+        }
         std::hint::black_box(sum);
         Ok(rows)
     }

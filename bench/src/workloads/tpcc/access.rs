@@ -5,7 +5,7 @@ use super::rows::{OrderLine, Row, WrongLength};
 use super::scale::Scale;
 use super::schema::{DistrictId, KeyBuffer, Tables, customer_of_name_key, key};
 use crate::Fail;
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use latchkv::encode::DecodeError;
 
@@ -54,9 +54,9 @@ pub(crate) struct Buffers {
 
 /// What `f` takes of a row, if there is one.
 #[inline]
-pub(crate) fn find<T: Txn, R: Row, V>(
-    txn: &T,
-    tree: &T::Tree,
+pub(crate) fn find<T, X: Txn<T>, R: Row, V>(
+    txn: &X,
+    tree: &T,
     key: &[u8],
     f: impl FnOnce(&R) -> V,
 ) -> Result<Option<V>, Stop> {
@@ -68,9 +68,9 @@ pub(crate) fn find<T: Txn, R: Row, V>(
 
 /// What `f` takes of a row that must be there.
 #[inline]
-pub(crate) fn read<T: Txn, R: Row, V>(
-    txn: &T,
-    tree: &T::Tree,
+pub(crate) fn read<T, X: Txn<T>, R: Row, V>(
+    txn: &X,
+    tree: &T,
     key: &[u8],
     f: impl FnOnce(&R) -> V,
 ) -> Result<V, Stop> {
@@ -85,9 +85,9 @@ fn missing(table: &str, key: &[u8]) -> Stop {
 }
 
 /// Of the customers of a last name, by first name, the one in the middle (clause 2.5.2.2).
-pub(crate) fn customer_by_name<T: Txn>(
-    txn: &T,
-    tables: &Tables<T::Tree>,
+pub(crate) fn customer_by_name<T, X: Txn<T>>(
+    txn: &X,
+    tables: &Tables<T>,
     buffers: &mut Buffers,
     at: DistrictId,
     last: &LastName,
@@ -121,10 +121,10 @@ impl Who {
     }
 
     /// The customer's number.
-    pub(crate) fn number<T: Txn>(
+    pub(crate) fn number<T, X: Txn<T>>(
         &self,
-        txn: &T,
-        tables: &Tables<T::Tree>,
+        txn: &X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
         at: DistrictId,
     ) -> Result<u32, Stop> {

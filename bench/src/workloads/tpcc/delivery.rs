@@ -6,7 +6,7 @@ use super::rows::{Customer, Order, OrderLine, Row};
 use super::scale::DISTRICTS;
 use super::schema::{DistrictId, Tables, key, line_of_key, order_of_key};
 use super::worker::now_us;
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
@@ -25,10 +25,10 @@ impl Delivery {
     }
 
     /// Delivers.
-    pub(crate) fn run<T: Txn>(
+    pub(crate) fn run<T, X: Txn<T>>(
         &self,
-        txn: &mut T,
-        tables: &Tables<T::Tree>,
+        txn: &mut X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
     ) -> Result<(), Stop> {
         let date = U64::new(now_us());
@@ -37,10 +37,10 @@ impl Delivery {
         })
     }
 
-    fn deliver_in<T: Txn>(
+    fn deliver_in<T, X: Txn<T>>(
         &self,
-        txn: &mut T,
-        tables: &Tables<T::Tree>,
+        txn: &mut X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
         at: DistrictId,
         date: U64,

@@ -12,7 +12,7 @@ use super::schema::{DistrictId, Tables, key};
 use super::worker::now_us;
 use fastrand::Rng;
 use latchkv::encode::{KeyEncode, encode};
-use latchkv::{Db, Result, Tree};
+use latchkv::{Result, Tree};
 use zerocopy::little_endian::{I16, I64, U32, U64};
 
 /// What generators are of, beside the number of a row.
@@ -50,10 +50,14 @@ struct Source {
     now: u64,
 }
 
-/// Fills a new database. `on_tree` is told the name of each tree before it is filled.
-pub(super) fn load(db: &Db, scale: Scale, seed: u64, on_tree: &mut dyn FnMut(&str)) -> Result<()> {
+/// Fills the trees, which are empty. `on_tree` is told the name of each tree before it is filled.
+pub(super) fn load(
+    tables: &Tables<Tree>,
+    scale: Scale,
+    seed: u64,
+    on_tree: &mut dyn FnMut(&str),
+) -> Result<()> {
     let source = Source { scale, seed, now: now_us() };
-    let tables = Tables::open(|name| db.tree(name))?;
     let mut fill = |tree: &Tree| {
         on_tree(tree.name());
         tree.clone()

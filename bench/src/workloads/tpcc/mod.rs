@@ -16,7 +16,7 @@
 //! tables, keys, rows                                           schema, rows, random
 //! ```
 //!
-//! Transactions are generic over the two APIs of latchkv (`engines/transact.rs`). They run under snapshot isolation,
+//! Transactions are generic over the two APIs of latchkv (`engines/api.rs`). They run under snapshot isolation,
 //! under which this mix is serializable: whoever reads what another writes also writes a row that the other does, or
 //! only reads. Each is drawn before it begins, and a retry does the same once more.
 //!
@@ -43,11 +43,11 @@ mod worker;
 
 pub(crate) use check::Checked;
 pub(crate) use scale::Scale;
-pub(crate) use schema::{DistrictId, NAMESPACE};
+pub(crate) use schema::{DistrictId, NAMESPACE, TREES};
 pub(crate) use worker::{Done, Homes, Kind, Worker};
 
 use crate::Fail;
-use crate::engines::transact::Api;
+use crate::engines::api::{Connection, Store};
 use latchkv::{Db, Tree};
 use schema::{KeyBuffer, Tables, key, worker_of_history_key};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -61,23 +61,20 @@ pub(crate) struct Tpcc {
 }
 
 impl Tpcc {
-    /// Loads the initial data into an empty database. `on_tree` is told which tree is being filled.
+    /// Loads the initial data into a new store of [`TREES`]. `on_tree` is told which tree is being filled.
     pub(crate) fn load(
-        db: &Db,
+        store: &Store,
         scale: Scale,
         seed: u64,
         on_tree: &mut dyn FnMut(&str),
     ) -> Result<Tpcc, Fail> {
-        load::load(db, scale, seed, on_tree)?;
-        Tpcc::open(db, scale)
+        load::load(&Tables::of(store.trees())?, scale, seed, on_tree)?;
+        Tpcc::open(store, scale)
     }
 
-    /// The data that was loaded into this database, of the scale that it was loaded with.
-    pub(crate) fn open(db: &Db, scale: Scale) -> Result<Tpcc, Fail> {
-        let tables = Tables::open(|name| {
-            let tree = db.open_tree(name)?;
-            tree.ok_or_else(|| Fail::from(format!("there is no tree {name}: load the database")))
-        })?;
+    /// The data that was loaded into this store, of the scale that it was loaded with.
+    pub(crate) fn open(store: &Store, scale: Scale) -> Result<Tpcc, Fail> {
+        let tables = Tables::of(store.trees())?;
         let last = match tables.history.last()? {
             Some(entry) => worker_of_history_key(entry.key())?,
             None => load::LOADER,
@@ -85,9 +82,13 @@ impl Tpcc {
         Ok(Tpcc { scale, tables, next_worker: AtomicU32::new(last + 1) })
     }
 
-    /// One more who works on it, by `&Db` or `&Session`.
-    pub(crate) fn worker<A: Api>(&self, api: A, homes: Homes) -> Result<Worker<A>, Fail> {
-        Worker::new(api, self.scale, homes, self.next_worker.fetch_add(1, Relaxed))
+    /// One more who works on it.
+    pub(crate) fn worker<'c, C: Connection>(
+        &self,
+        connection: &'c C,
+        homes: Homes,
+    ) -> Result<Worker<'c, C>, Fail> {
+        Worker::new(connection, self.scale, homes, self.next_worker.fetch_add(1, Relaxed))
     }
 
     /// Checks consistency conditions 1 to 4 on the state that is visible now.

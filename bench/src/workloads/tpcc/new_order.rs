@@ -7,7 +7,7 @@ use super::rows::{Customer, District, Item, Order, OrderLine, Stock, Warehouse};
 use super::scale::{LINES, Scale};
 use super::schema::{DistrictId, Tables, key};
 use super::worker::{now_us, other_warehouse};
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use std::hint::black_box;
 use zerocopy::IntoBytes;
@@ -54,10 +54,10 @@ impl NewOrder {
     }
 
     /// Puts the order in, and gives its number.
-    pub(crate) fn run<T: Txn>(
+    pub(crate) fn run<T, X: Txn<T>>(
         &self,
-        txn: &mut T,
-        tables: &Tables<T::Tree>,
+        txn: &mut X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
     ) -> Result<u32, Stop> {
         let (at, entered) = (self.at, now_us());
@@ -105,10 +105,10 @@ impl NewOrder {
     }
 
     /// Takes an item from stock.
-    fn take<T: Txn>(
+    fn take<T, X: Txn<T>>(
         &self,
-        txn: &mut T,
-        tables: &Tables<T::Tree>,
+        txn: &mut X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
         wanted: &Wanted,
     ) -> Result<OrderLine, Stop> {

@@ -4,7 +4,7 @@ use super::access::{Buffers, Stop, Who, read};
 use super::rows::{Customer, Order, OrderLine, Row};
 use super::scale::Scale;
 use super::schema::{DistrictId, Tables, key, order_of_customer_key};
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use std::hint::black_box;
 
@@ -22,10 +22,10 @@ impl OrderStatus {
     }
 
     /// Looks it up. Every customer has an order: the initial data give one to each.
-    pub(crate) fn run<T: Txn>(
+    pub(crate) fn run<T, X: Txn<T>>(
         &self,
-        txn: &T,
-        tables: &Tables<T::Tree>,
+        txn: &X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
     ) -> Result<(), Stop> {
         let at = self.at;

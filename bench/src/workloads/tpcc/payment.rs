@@ -6,7 +6,7 @@ use super::rows::{Customer, District, History, Warehouse};
 use super::scale::{DISTRICTS, Scale};
 use super::schema::{DistrictId, Tables, key};
 use super::worker::{now_us, other_warehouse};
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use std::hint::black_box;
 use std::io::Write;
@@ -37,10 +37,10 @@ impl Payment {
     }
 
     /// Pays. The row of history gets the key of `worker` and `number`, which nobody else has.
-    pub(crate) fn run<T: Txn>(
+    pub(crate) fn run<T, X: Txn<T>>(
         &self,
-        txn: &mut T,
-        tables: &Tables<T::Tree>,
+        txn: &mut X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
         (worker, number): (u32, u64),
     ) -> Result<(), Stop> {

@@ -19,6 +19,7 @@
 //! key; ours says who wrote the row and which of his it is.
 
 use super::random::{LastName, trimmed};
+use crate::Fail;
 use latchkv::encode::{DecodeError, KeyEncode, Reverse, decode};
 
 /// A tree for each table and index; `T` is an open tree of one API or the other.
@@ -40,21 +41,53 @@ pub(crate) struct Tables<T> {
 /// The namespace of the trees.
 pub(crate) const NAMESPACE: &str = "tpcc";
 
+/// The trees, in the order of [`Tables`].
+pub(crate) const TREES: [&str; 11] = [
+    "warehouse",
+    "district",
+    "customer",
+    "customer_by_name",
+    "history",
+    "new_order",
+    "orders",
+    "orders_by_customer",
+    "order_line",
+    "item",
+    "stock",
+];
+
 impl<T> Tables<T> {
-    /// Opens each tree by its name.
-    pub(crate) fn open<E>(mut tree: impl FnMut(&str) -> Result<T, E>) -> Result<Tables<T>, E> {
+    /// The trees of a store of [`TREES`].
+    pub(crate) fn of(trees: &[T]) -> Result<Tables<T>, Fail>
+    where
+        T: Clone,
+    {
+        let [
+            warehouse,
+            district,
+            customer,
+            customer_by_name,
+            history,
+            new_order,
+            orders,
+            orders_by_customer,
+            order_line,
+            item,
+            stock,
+        ] = <[T; TREES.len()]>::try_from(trees.to_vec())
+            .map_err(|_| "the store has other trees than those of the workload")?;
         Ok(Tables {
-            warehouse: tree("tpcc/warehouse")?,
-            district: tree("tpcc/district")?,
-            customer: tree("tpcc/customer")?,
-            customer_by_name: tree("tpcc/customer_by_name")?,
-            history: tree("tpcc/history")?,
-            new_order: tree("tpcc/new_order")?,
-            orders: tree("tpcc/orders")?,
-            orders_by_customer: tree("tpcc/orders_by_customer")?,
-            order_line: tree("tpcc/order_line")?,
-            item: tree("tpcc/item")?,
-            stock: tree("tpcc/stock")?,
+            warehouse,
+            district,
+            customer,
+            customer_by_name,
+            history,
+            new_order,
+            orders,
+            orders_by_customer,
+            order_line,
+            item,
+            stock,
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::access::{Buffers, Stop, read};
 use super::rows::{District, OrderLine, Row, Stock};
 use super::schema::{DistrictId, Tables, key};
-use crate::engines::transact::Txn;
+use crate::engines::api::Txn;
 use fastrand::Rng;
 use std::hint::black_box;
 
@@ -24,10 +24,10 @@ impl StockLevel {
     }
 
     /// Counts the items.
-    pub(crate) fn run<T: Txn>(
+    pub(crate) fn run<T, X: Txn<T>>(
         &self,
-        txn: &T,
-        tables: &Tables<T::Tree>,
+        txn: &X,
+        tables: &Tables<T>,
         buffers: &mut Buffers,
     ) -> Result<(), Stop> {
         let at = self.at;

@@ -3,15 +3,16 @@
 
 use super::rows::{Customer, District, History, Order, OrderLine, Row, Stock, Warehouse};
 use super::*;
+use crate::engines::api::{Access, Api, Job, Plain};
 use fastrand::Rng;
-use latchkv::{Durability, Options, PasswordCost, SessionOptions};
+use latchkv::{Durability, Options};
 use schema::{DistrictId, key};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 struct Stage {
     tpcc: Tpcc,
-    db: Db,
+    store: Store,
     _dir: tempfile::TempDir,
 }
 
@@ -19,33 +20,35 @@ impl Stage {
     fn new(warehouses: u32) -> Stage {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new().cache_bytes(32 << 20).durability(Durability::None);
-        let db = options.create(dir.path().join("db")).expect("a database");
+        let access = Access { roles: 0, ..Access::new(Api::Session, 2) };
+        let store = Store::create(&dir.path().join("db"), &options, access, NAMESPACE, &TREES);
+        let store = store.expect("a store");
         let scale = Scale::new(warehouses, 0.0);
-        let tpcc = Tpcc::load(&db, scale, 7, &mut |_| ()).expect("the data");
-        Stage { tpcc, db, _dir: dir }
+        let tpcc = Tpcc::load(&store, scale, 7, &mut |_| ()).expect("the data");
+        Stage { tpcc, store, _dir: dir }
     }
 
-    fn worker(&self) -> Worker<&Db> {
-        self.tpcc.worker(&self.db, Homes::Any).expect("a worker")
+    /// What transactions run on, but for the test that has sessions too.
+    fn plain(&self) -> Plain<'_> {
+        self.store.plain()
     }
 
     fn check(&self) -> Checked {
-        self.tpcc.check(&self.db).expect("the conditions hold")
+        self.tpcc.check(self.store.db()).expect("the conditions hold")
     }
 
     /// What the check says of damage.
     fn violation(&self) -> String {
-        self.tpcc.check(&self.db).expect_err("a violation").to_string()
+        self.tpcc.check(self.store.db()).expect_err("a violation").to_string()
     }
 
     /// All records of all trees.
     fn dump(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let mut records = Vec::new();
-        for name in self.db.trees().expect("names") {
-            let tree = self.db.open_tree(&name).expect("a tree").expect("there");
+        for tree in self.store.trees() {
             for entry in tree.iter() {
                 let (key, value) = entry.expect("a record").into_pair();
-                records.push((name.clone(), key, value));
+                records.push((tree.name().to_owned(), key, value));
             }
         }
         records
@@ -63,8 +66,13 @@ fn change<R: Row>(tree: &Tree, key: impl latchkv::encode::KeyEncode, f: impl FnO
     tree.put(&key, row.as_bytes()).expect("put");
 }
 
+/// A worker who does those of any warehouse.
+fn worker<'c>(tpcc: &Tpcc, plain: &'c Plain<'_>) -> Worker<'c, Plain<'c>> {
+    tpcc.worker(plain, Homes::Any).expect("a worker")
+}
+
 /// Runs one of a type that commits.
-fn commit(worker: &mut Worker<&Db>, kind: Kind, rng: &mut Rng) -> Done {
+fn commit(worker: &mut Worker<'_, Plain<'_>>, kind: Kind, rng: &mut Rng) -> Done {
     loop {
         let done = worker.run(kind, rng).expect("it ends");
         if done.is_committed {
@@ -105,7 +113,9 @@ fn a_new_order_takes_from_stock_what_its_lines_say() {
     let stage = Stage::new(2);
     let (tables, before) = (&stage.tpcc.tables, stage.check());
     let mut rng = Rng::with_seed(1);
-    let (at, o) = commit(&mut stage.worker(), Kind::NewOrder, &mut rng).order.expect("an order");
+    let plain = stage.plain();
+    let mut worker = worker(&stage.tpcc, &plain);
+    let (at, o) = commit(&mut worker, Kind::NewOrder, &mut rng).order.expect("an order");
     assert!(stage.tpcc.has_order((at, o)).expect("a read"));
     assert!(!stage.tpcc.has_order((at, o + 1)).expect("a read"));
     let after = stage.check();
@@ -146,7 +156,8 @@ fn a_payment_is_counted_by_warehouse_district_customer_and_history() {
         [warehouses, districts, -balances, history]
     };
     let before = sums();
-    let mut worker = stage.worker();
+    let plain = stage.plain();
+    let mut worker = worker(&stage.tpcc, &plain);
     let mut rng = Rng::with_seed(2);
     for _ in 0..50 {
         commit(&mut worker, Kind::Payment, &mut rng);
@@ -172,7 +183,8 @@ fn a_delivery_takes_the_oldest_new_order_of_each_district() {
         .map(|line| line.amount.get())
         .sum();
     let before = stage.check();
-    let mut worker = stage.worker();
+    let plain = stage.plain();
+    let mut worker = worker(&stage.tpcc, &plain);
     let mut rng = Rng::with_seed(3);
     commit(&mut worker, Kind::Delivery, &mut rng);
     assert_eq!(stage.check().new_orders, before.new_orders - 10);
@@ -199,7 +211,8 @@ fn a_delivery_takes_the_oldest_new_order_of_each_district() {
 fn order_status_and_stock_level_change_nothing() {
     let stage = Stage::new(1);
     let before = stage.dump();
-    let mut worker = stage.worker();
+    let plain = stage.plain();
+    let mut worker = worker(&stage.tpcc, &plain);
     let mut rng = Rng::with_seed(4);
     for kind in [Kind::OrderStatus, Kind::StockLevel] {
         for _ in 0..20 {
@@ -212,7 +225,8 @@ fn order_status_and_stock_level_change_nothing() {
 #[test]
 fn a_new_order_that_is_rolled_back_leaves_no_trace() {
     let (stage, other) = (Stage::new(1), Stage::new(1));
-    let mut worker = stage.worker();
+    let plain = stage.plain();
+    let mut worker = worker(&stage.tpcc, &plain);
     let mut rng = Rng::with_seed(5);
     // What is drawn follows from the generator alone: the one that was rolled back can be had again.
     let wrong = loop {
@@ -222,7 +236,9 @@ fn a_new_order_that_is_rolled_back_leaves_no_trace() {
         }
     };
     let before = other.dump();
-    let done = other.worker().run(Kind::NewOrder, &mut wrong.clone()).expect("it ends");
+    let plain = other.plain();
+    let done = self::worker(&other.tpcc, &plain).run(Kind::NewOrder, &mut wrong.clone());
+    let done = done.expect("it ends");
     assert!(!done.is_committed && done.order.is_none());
     assert_eq!(other.dump(), before);
 }
@@ -230,43 +246,46 @@ fn a_new_order_that_is_rolled_back_leaves_no_trace() {
 #[test]
 fn the_conditions_hold_when_threads_of_both_apis_get_in_each_others_way() {
     let stage = Stage::new(1);
-    let options = SessionOptions::new().password_cost(PasswordCost::least());
-    let sessions = stage.db.sessions_with(options).expect("the first");
-    sessions.create_administrator("root", b"for a test").expect("an account");
-    let login = || sessions.login("root", b"for a test").expect("a session");
-    let sessions = [login(), login()];
     let before = stage.check();
     let committed = std::thread::scope(|scope| {
-        let Stage { tpcc, db, .. } = &stage;
+        let Stage { tpcc, store, .. } = &stage;
         let mut workers = Vec::new();
-        for (at, session) in (0..).zip(sessions) {
-            workers.push(
-                scope.spawn(move || many(tpcc.worker(&session, Homes::Any).expect("a worker"), at)),
-            );
-            workers.push(
-                scope.spawn(move || many(tpcc.worker(db, Homes::Any).expect("a worker"), at + 10)),
-            );
+        for seed in 0..2 {
+            workers.push(scope.spawn(move || store.run(Many(tpcc, seed))));
+            workers.push(scope.spawn(move || Many(tpcc, seed + 10).run(&store.plain())));
         }
-        workers.into_iter().map(|worker| worker.join().expect("a worker")).sum::<u64>()
+        let orders = workers.into_iter().map(|worker| worker.join().expect("a worker"));
+        orders.map(|orders| orders.expect("all end")).sum::<u64>()
     });
     assert_eq!(stage.check().orders, before.orders + committed);
 }
 
-/// Runs the mix for a while, and gives the number of orders that were put in.
-fn many<A: Api>(mut worker: Worker<A>, seed: u64) -> u64 {
-    let mut rng = Rng::with_seed(seed);
-    let orders = (0..150).filter(|_| worker.one(&mut rng).expect("it ends").order.is_some());
-    orders.count() as u64
+/// Runs the mix for a while, drawn from a seed, and gives the number of orders that were put in.
+struct Many<'t>(&'t Tpcc, u64);
+
+impl Job for Many<'_> {
+    type Output = u64;
+
+    fn run<C: Connection>(self, connection: &C) -> Result<u64, Fail> {
+        let Many(tpcc, seed) = self;
+        let mut worker = tpcc.worker(connection, Homes::Any)?;
+        let mut rng = Rng::with_seed(seed);
+        let mut orders = 0;
+        for _ in 0..150 {
+            orders += u64::from(worker.one(&mut rng)?.order.is_some());
+        }
+        Ok(orders)
+    }
 }
 
 #[test]
 fn workers_of_a_database_that_was_opened_again_write_history_of_their_own() {
     let stage = Stage::new(1);
     let mut rng = Rng::with_seed(6);
-    commit(&mut stage.worker(), Kind::Payment, &mut rng);
-    let again = Tpcc::open(&stage.db, Scale::new(1, 0.0)).expect("the data");
-    let mut worker = again.worker(&stage.db, Homes::Any).expect("a worker");
-    commit(&mut worker, Kind::Payment, &mut rng);
+    let plain = stage.plain();
+    commit(&mut worker(&stage.tpcc, &plain), Kind::Payment, &mut rng);
+    let again = Tpcc::open(&stage.store, Scale::new(1, 0.0)).expect("the data");
+    commit(&mut worker(&again, &plain), Kind::Payment, &mut rng);
     assert_eq!(again.tables.history.len().expect("a length"), 300 + 2);
 }
 

@@ -12,7 +12,7 @@ use super::scale::{DISTRICTS, Scale};
 use super::schema::{DistrictId, Tables};
 use super::stock_level::StockLevel;
 use crate::Fail;
-use crate::engines::transact::{Api, Txn};
+use crate::engines::api::{Connection, Txn};
 use fastrand::Rng;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -123,10 +123,10 @@ pub(crate) struct Done {
     pub(crate) order: Option<(DistrictId, u32)>,
 }
 
-/// Works on a database through one API. For one thread at a time.
-pub(crate) struct Worker<A: Api> {
-    api: A,
-    tables: Tables<A::Tree>,
+/// Works on a database through a connection.
+pub(crate) struct Worker<'c, C: Connection> {
+    connection: &'c C,
+    tables: Tables<C::Tree>,
     scale: Scale,
     homes: Vec<u32>,
     /// Names it in rows of history.
@@ -136,14 +136,16 @@ pub(crate) struct Worker<A: Api> {
     buffers: Buffers,
 }
 
-impl<A: Api> Worker<A> {
-    pub(super) fn new(api: A, scale: Scale, homes: Homes, number: u32) -> Result<Worker<A>, Fail> {
-        let tables = Tables::open(|name| {
-            let tree = api.open_tree(name)?;
-            tree.ok_or_else(|| Fail::from(format!("there is no tree {name}: load the database")))
-        })?;
-        let homes = homes.warehouses(&scale);
-        Ok(Worker { api, tables, scale, homes, number, written: 0, buffers: Buffers::default() })
+impl<'c, C: Connection> Worker<'c, C> {
+    pub(super) fn new(
+        connection: &'c C,
+        scale: Scale,
+        homes: Homes,
+        number: u32,
+    ) -> Result<Worker<'c, C>, Fail> {
+        let (tables, homes) = (Tables::of(connection.trees())?, homes.warehouses(&scale));
+        let buffers = Buffers::default();
+        Ok(Worker { connection, tables, scale, homes, number, written: 0, buffers })
     }
 
     /// Draws a transaction by the mix and runs it to its end.
@@ -188,8 +190,8 @@ impl<A: Api> Worker<A> {
 
     /// Runs it once. Gives the order's number, if it is one.
     fn attempt(&mut self, input: &Input) -> Result<Option<u32>, Stop> {
-        let Worker { api, tables, buffers, .. } = self;
-        let mut txn = api.begin()?;
+        let Worker { connection, tables, buffers, .. } = self;
+        let mut txn = connection.begin()?;
         let order = match input {
             Input::NewOrder(input) => Some(input.run(&mut txn, tables, buffers)?),
             Input::Payment(input) => {

@@ -21,7 +21,7 @@
 //! | module | for |
 //! |---|---|
 //! | `record` | keys and values |
-//! | `store` | what a store has to do, and latchkv by either API |
+//! | `store` | what a store has to do, and latchkv by either API; `commands/kv/ycsb.rs` has the other engines do it |
 //! | `client` | which operation comes next, and doing it |
 //!
 //! Tested in `client`: the shares of the operations, what they ask for, and that what was written is there.
@@ -31,5 +31,5 @@ mod record;
 mod store;
 
 pub(crate) use client::{Client, Numbers, Operation, Workload};
-pub(crate) use record::Shape;
-pub(crate) use store::{Connected, TREES, load};
+pub(crate) use record::{Shape, key};
+pub(crate) use store::{Connected, Store, TREES, load};
