@@ -1,6 +1,7 @@
 //! Every record overwritten twenty times on average, uniformly at random, and what the files take meanwhile.
 //!
-//! All puts are durable. The stores have their passes by turns. Files are looked at after each pass, and once more when the store is closed.
+//! All puts are durable. The stores have their passes by turns. Files are looked at after each pass, and once more
+//! when the store is closed.
 
 use super::contest::{Contest, Costs, Unit};
 use super::overwrite::{live, numbers, overwrite};
