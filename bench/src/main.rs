@@ -1,8 +1,9 @@
 //! `latchkv-bench`: measures latchkv, and other engines beside it.
 //!
-//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed,
-//! `workloads` what is done to a store, `data` what is read and written, `latency`, `machine`, `emulation`, `progress` and
-//! `report` what is printed about it, `scratch` where databases lie, `render` what is made of files of reports. docs/bench.md says how to read the results.
+//! In order of descent: `commands` are the experiments, `engines` what they run on, `rounds` how it is timed, `team` the
+//! threads of it, `interval` what follows from it, `workloads` what is done to a store, `data` what is read and written,
+//! `scratch` where databases lie, `given` what may be asked for, `latency`, `machine`, `emulation`, `progress`, `table` and
+//! `report` what is printed about it, `render` what is made of files of reports. docs/bench.md says how to read the results.
 //!
 //! * \[B1] What is compared runs by turns in short rounds of one process, and the figure is the median of the
 //!   ratios of each round, with its interval. Within the interval of 1 there is no winner.
@@ -12,6 +13,8 @@ mod commands;
 mod data;
 mod emulation;
 mod engines;
+mod given;
+mod interval;
 mod latency;
 mod machine;
 mod progress;
@@ -19,6 +22,8 @@ mod render;
 mod report;
 mod rounds;
 mod scratch;
+mod table;
+mod team;
 mod workloads;
 
 use clap::{Parser, Subcommand};

@@ -1,11 +1,11 @@
 //! What a command prints and, if asked, writes as JSON.
 //!
 //! ```text
-//! { "format": "latchkv-bench", "version": 1, "command", "options", "machine",
+//! { "format": "latchkv-bench", "version": 2, "command", "options", "machine",
 //!   "complete": false until the command has ended,
 //!   "sections": [ {"kind": "series", "title", "rounds", "variants": [..]},
-//!                 {"kind": "table", "title", "note", "columns": ["name [unit]", ..], "rows": [[cell, ..], ..]},
-//!                 {"kind": "facts", "facts": {name: value, ..}} ] }
+//!                 {"kind": "table", "title", "note", "columns": [{"name", "kind"}, ..], "rows": [[cell, ..], ..]},
+//!                 {"kind": "facts", "facts": {name: value, ..}, "times": {name: value, ..}} ] }
 //! ```
 //!
 //! What a reader has to see first comes first ([`Report::headline`]), also in a file that is incomplete.
@@ -15,13 +15,15 @@
 
 use crate::rounds::Series;
 use crate::scratch::Scratch;
+use crate::table::WITHHELD;
+pub(crate) use crate::table::{Cell, Table};
 use crate::{Fail, machine};
 use serde_json::{Map, Value, json};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// What `version` of a file says; a reader takes no other.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 /// Options that every command has.
 #[derive(clap::Args, Clone, Debug)]
@@ -44,147 +46,21 @@ impl Output {
     }
 }
 
-/// Fails if the file system of `dir` has less than `bytes` free, before anything is written there.
-pub(crate) fn need_room(dir: &Path, bytes: u64) -> Result<(), Fail> {
+/// Fails if the file system of `dir` has less than `bytes` free, before anything is written there. `smaller` is the option
+/// that would need less.
+pub(crate) fn need_room(dir: &Path, bytes: u64, smaller: &str) -> Result<(), Fail> {
     let system = rustix::fs::statvfs(dir)?;
-    let free = system.f_bavail * system.f_frsize;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
     if free >= bytes {
         return Ok(());
     }
     Err(format!(
-        "{} has {} MiB free, and this needs about {}: take a smaller --scale, or another --dir",
+        "{} has {} MiB free, and this needs about {}: take a smaller {smaller}, or another --dir",
         dir.display(),
         free >> 20,
         bytes >> 20
     )
     .into())
-}
-
-/// A cell of a table.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Cell {
-    Text(String),
-    Count(u64),
-    Number(f64),
-    /// Not measured, or meaningless here.
-    None,
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.into())
-    }
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(count: u64) -> Cell {
-        Cell::Count(count)
-    }
-}
-
-impl From<usize> for Cell {
-    fn from(count: usize) -> Cell {
-        Cell::Count(count as u64)
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(number: f64) -> Cell {
-        if number.is_finite() { Cell::Number(number) } else { Cell::None }
-    }
-}
-
-impl<T: Into<Cell>> From<Option<T>> for Cell {
-    fn from(cell: Option<T>) -> Cell {
-        cell.map_or(Cell::None, Into::into)
-    }
-}
-
-impl std::fmt::Display for Cell {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Cell::Text(text) => f.pad(text),
-            Cell::Count(count) => f.pad(&count.to_string()),
-            Cell::Number(number) if number.abs() >= 1000.0 => f.pad(&format!("{number:.0}")),
-            Cell::Number(number) if number.abs() >= 10.0 => f.pad(&format!("{number:.1}")),
-            Cell::Number(number) => f.pad(&format!("{number:.3}")),
-            Cell::None => f.pad("-"),
-        }
-    }
-}
-
-/// Rows of cells below named columns; a name ends with its unit in brackets.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Table {
-    pub(crate) title: String,
-    pub(crate) note: String,
-    pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<Vec<Cell>>,
-}
-
-impl Table {
-    pub(crate) fn new(title: impl Into<String>, columns: &[&str]) -> Table {
-        let columns = columns.iter().map(|&name| name.to_owned()).collect();
-        Table { title: title.into(), note: String::new(), columns, rows: Vec::new() }
-    }
-
-    /// What a reader has to know to read it right.
-    pub(crate) fn note(mut self, note: impl Into<String>) -> Table {
-        self.note = note.into();
-        self
-    }
-
-    /// Adds a row: a cell a column.
-    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let cells: Vec<Cell> = cells.into_iter().collect();
-        assert_eq!(cells.len(), self.columns.len(), "{}: a cell a column", self.title);
-        self.rows.push(cells);
-    }
-
-    /// Prints it below its title.
-    pub(crate) fn print(&self) {
-        print!("\n{}\n{}", self.title, self.lines());
-        if !self.note.is_empty() {
-            println!("  ({})", self.note);
-        }
-    }
-
-    /// The table as aligned lines: texts to the left, numbers to the right.
-    fn lines(&self) -> String {
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|at| {
-                let cells = self.rows.iter().map(|row| row[at].to_string().chars().count());
-                cells.chain([self.columns[at].chars().count()]).max().unwrap_or(0)
-            })
-            .collect();
-        let left: Vec<bool> = (0..self.columns.len())
-            .map(|at| self.rows.iter().any(|row| matches!(row[at], Cell::Text(_))))
-            .collect();
-        let mut lines = String::new();
-        let mut line = |cells: &mut dyn Iterator<Item = String>| {
-            let mut text = String::new();
-            for (at, cell) in cells.enumerate() {
-                let width = widths[at];
-                text += "  ";
-                text +=
-                    &if left[at] { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
-            }
-            lines += text.trim_end();
-            lines.push('\n');
-        };
-        line(&mut self.columns.iter().cloned());
-        for row in &self.rows {
-            line(&mut row.iter().map(Cell::to_string));
-        }
-        lines
-    }
 }
 
 /// A report under way.
@@ -203,7 +79,9 @@ impl Report {
     /// # Errors
     /// If the file that was asked for cannot be written: before anything is measured.
     pub(crate) fn start(command: &str, options: Value, output: &Output) -> Result<Report, Fail> {
-        let machine = machine::describe();
+        let machine = machine::describe(output.dir.as_deref().unwrap_or(&std::env::temp_dir()));
+        let mut options = options;
+        options["quick"] = json!(output.quick);
         println!("latchkv-bench {command} {options}");
         if let Value::Object(fields) = &machine {
             for (name, value) in fields {
@@ -225,26 +103,45 @@ impl Report {
 
     /// Prints the series, each variant compared with the first, and keeps it.
     pub(crate) fn series(&mut self, title: &str, series: &Series) -> Result<(), Fail> {
-        series.print(title);
+        if self.tells_times() {
+            series.print(title);
+        } else {
+            println!("\n{title}\n  times are {WITHHELD}: {}", series.names.join(", "));
+        }
         self.keep("series", series.to_json(title))
     }
 
     /// Prints the table and keeps it.
+    ///
+    /// # Errors
+    /// If two of its rows have the same name: somebody asked for one thing twice.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Fail> {
-        table.print();
+        table.check()?;
+        if self.tells_times() {
+            table.print()
+        } else {
+            table.withheld().print()
+        }
         self.keep("table", serde_json::to_value(table)?)
+    }
+
+    /// Keeps names and values: facts that do not depend on the speed of the machine, and times that do. The caller
+    /// prints them, times if they are told.
+    pub(crate) fn facts(&mut self, facts: Value, times: Value) -> Result<(), Fail> {
+        self.keep("facts", json!({ "facts": facts, "times": times }))
+    }
+
+    /// Whether times mean anything on this machine. What it measures is written all the same; readers withhold it.
+    pub(crate) fn tells_times(&self) -> bool {
+        self.fields.get("machine").is_none_or(|machine| machine["emulated"].is_null())
     }
 
     /// Keeps the table before all sections, in place of the last one that was kept there. The caller prints it, when
     /// it is the last.
     pub(crate) fn headline(&mut self, table: &Table) -> Result<(), Fail> {
+        table.check()?;
         self.headline = Some(section("table", serde_json::to_value(table)?));
         self.save(false)
-    }
-
-    /// Keeps names and values; the caller has printed them.
-    pub(crate) fn facts(&mut self, facts: Value) -> Result<(), Fail> {
-        self.keep("facts", json!({ "facts": facts }))
     }
 
     fn keep(&mut self, kind: &str, of: Value) -> Result<(), Fail> {
@@ -279,13 +176,24 @@ fn section(kind: &str, mut section: Value) -> Value {
     section
 }
 
-/// Writes a file that is there as a whole or not at all.
+/// Writes a file that is there as a whole or not at all. A link stays one, and what it leads to is written; what is no
+/// regular file, such as a device or a pipe, is written to and not replaced.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Fail> {
-    let beside = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
+        let target = match path.canonicalize() {
+            Ok(target) => target,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => path.to_owned(),
+            Err(error) => return Err(error),
+        };
+        if std::fs::metadata(&target).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+            return std::fs::OpenOptions::new().write(true).open(&target)?.write_all(bytes);
+        }
+        let beside = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let beside = beside.unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new().permissions(readable()).tempfile_in(beside)?;
         file.write_all(bytes)?;
-        file.persist(path)?;
+        file.as_file().sync_all()?;
+        file.persist(target)?;
         Ok(())
     };
     write().map_err(|error| format!("{} cannot be written: {error}", path.display()).into())
@@ -330,7 +238,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut report = Report::start("some", json!({}), &output(dir.path())).expect("a report");
         assert_eq!(written(dir.path())["complete"], json!(false));
-        let mut table = Table::new("t", &["a", "b [ns]"]);
+        let mut table = Table::new("t", &["a", "b [ns]"]).keyed_by(1);
         table.push(["x".into(), 1.5.into()]);
         report.table(&table).expect("kept");
         let partial = written(dir.path());
@@ -367,16 +275,37 @@ mod tests {
     #[test]
     fn room_that_is_not_there_is_an_error_that_says_what_to_do() {
         let dir = tempfile::tempdir().expect("a directory");
-        need_room(dir.path(), 1).expect("a byte");
-        let error = need_room(dir.path(), 1 << 60).expect_err("that much");
-        assert!(error.to_string().contains("--scale"), "{error}");
+        need_room(dir.path(), 1, "--records").expect("a byte");
+        let error = need_room(dir.path(), 1 << 60, "--records").expect_err("that much");
+        assert!(error.to_string().contains("--records"), "{error}");
     }
 
     #[test]
-    fn columns_of_numbers_are_aligned_to_the_right() {
-        let mut table = Table::new("t", &["name", "n"]);
-        table.push(["a".into(), 5_u64.into()]);
-        table.push(["bcdef".into(), 1234_u64.into()]);
-        assert_eq!(table.lines(), "  name      n\n  a         5\n  bcdef  1234\n");
+    fn a_link_stays_a_link_and_a_device_a_device() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "old").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        write_whole(&link, b"new").expect("written");
+        assert!(link.symlink_metadata().expect("there").is_symlink());
+        assert_eq!(std::fs::read(&file).expect("there"), b"new");
+        let null = dir.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).expect("linked");
+        write_whole(&null, b"gone").expect("written");
+        assert!(null.symlink_metadata().expect("there").is_symlink());
+        let error = write_whole(dir.path(), b"x").expect_err("a directory").to_string();
+        assert!(error.contains("cannot be written"), "{error}");
+    }
+
+    #[test]
+    fn a_table_with_two_rows_of_one_name_is_an_error() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut report = Report::start("some", json!({}), &output(dir.path())).expect("a report");
+        let mut table = Table::new("t", &["a", "b [ns]"]).keyed_by(1);
+        table.push(["x".into(), 1.5.into()]);
+        table.push(["x".into(), 2.5.into()]);
+        assert!(report.table(&table).expect_err("twice").to_string().contains("two rows \"x\""));
+        assert_eq!(written(dir.path())["options"]["quick"], json!(true));
+        assert!(written(dir.path())["machine"]["file_system"].is_string());
     }
 }

@@ -2,13 +2,19 @@
 //!
 //! ```text
 //! round 0 (thrown away)   A B C
-//! round 1                 B C A        each variant gets the round's probes, split over the threads
-//! round 2                 C A B
+//! round 1                 C B A        each variant gets the round's probes, split over the threads
+//! round 2                 B A C
+//! round 3                 C A B
 //! ```
 //!
 //! A shared machine slows down and speeds up from one second to the next; variants of one round meet about
-//! the same weather, so their ratio is steadier than either of their times. The interval is that of the
-//! median ratio, by 4000 resamplings of the rounds (percentile bootstrap).
+//! the same weather, so their ratio is steadier than either of their times. The order is drawn anew for every other round,
+//! and the one between is the same order backwards ([`turns`]): so nobody always follows the same one, onto the caches and
+//! the write-back that it left, and what drifts meets all alike. The figure is the median of the ratios of each round, with
+//! the interval of `interval`, which says how it is computed and why from six rounds on.
+//!
+//! With several threads each notes when it begins and ends, and the time is from the first to the last, since the thread that
+//! sets them going may have to wait for a processor itself.
 //!
 //! On a machine that others use at the same time the wall clock mostly times *them*. [`Clock::Cpu`] counts
 //! only what the threads of the work ran, their page faults included, but not what waits or is done by others
@@ -16,9 +22,13 @@
 //!
 //! * \[C1] `clock_gettime` writes one timespec, to where it is told.
 
+use crate::data::mix;
+use crate::given::{OPS_MAX, ROUNDS_MAX, up_to};
+use crate::interval;
+pub(crate) use crate::interval::{Ratio, median};
+use crate::team::{self, Span};
 use crate::{Fail, progress};
 use serde_json::{Value, json};
-use std::sync::Barrier;
 use std::time::Instant;
 
 /// One thing to be timed: does the work of some probes and gives a sum over what it saw.
@@ -52,14 +62,25 @@ pub(crate) enum Clock {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Timing {
     /// Rounds that count
-    #[arg(long, default_value_t = 21)]
+    #[arg(long, default_value_t = 21, value_parser = up_to::<usize>(ROUNDS_MAX))]
     pub(crate) rounds: usize,
     /// Operations of a round
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = up_to::<usize>(OPS_MAX))]
     pub(crate) ops: usize,
     /// What is measured; `cpu` if others use the machine
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub(crate) clock: Clock,
+}
+
+/// Operations of a round on several threads, for each of them at least: fewer end before the last thread has begun.
+const OPS_A_THREAD_MIN: usize = 32;
+
+impl Timing {
+    /// The same with enough operations for so many threads.
+    pub(crate) fn on(self, threads: usize) -> Timing {
+        let least = if threads > 1 { threads * OPS_A_THREAD_MIN } else { 1 };
+        Timing { ops: self.ops.max(least), ..self }
+    }
 }
 
 /// Nanoseconds an operation of each variant in each round. With several threads: of the whole, so that it
@@ -68,14 +89,6 @@ pub(crate) struct Timing {
 pub(crate) struct Series {
     pub(crate) names: Vec<String>,
     pub(crate) ns: Vec<Vec<f64>>,
-}
-
-/// A ratio with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Ratio {
-    pub(crate) median: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
 }
 
 /// What became of the variants of [`attempt`], in their order: the nanoseconds an operation of each round, or why
@@ -96,8 +109,8 @@ pub(crate) fn run<P: Sync>(
     Ok(Series { names: variants.iter().map(|variant| variant.name.clone()).collect(), ns })
 }
 
-/// [`run`], but a variant that fails has no more turns, and the others go on. One whose sum differs from that of the
-/// first variant that lasts has failed.
+/// [`run`], but a variant that fails has no more turns, and the others go on. Which sum is right more than half of the
+/// variants that last decide; where they do not, all have failed.
 pub(crate) fn attempt<P: Sync>(
     timing: Timing,
     threads: usize,
@@ -110,8 +123,7 @@ pub(crate) fn attempt<P: Sync>(
     for round in 0..=rounds {
         let probes = probes(round as u64);
         let mut sums = vec![0; variants.len()];
-        for turn in 0..variants.len() {
-            let which = (turn + round) % variants.len();
+        for which in turns(round, variants.len()) {
             bar.step();
             let Ok(ns) = &mut outcomes[which] else { continue };
             match timed(&variants[which], threads, clock, &probes) {
@@ -124,16 +136,42 @@ pub(crate) fn attempt<P: Sync>(
                 Err(error) => outcomes[which] = Err(error),
             }
         }
-        let Some(first) = outcomes.iter().position(Result::is_ok) else { break };
-        for which in first..variants.len() {
-            if outcomes[which].is_ok() && sums[which] != sums[first] {
-                let (one, other) = (&variants[first].name, &variants[which].name);
-                let message = format!("{one} and {other} read different bytes in round {round}");
-                outcomes[which] = Err(message.into());
+        let lasting: Vec<usize> = (0..variants.len()).filter(|&at| outcomes[at].is_ok()).collect();
+        if lasting.is_empty() {
+            break;
+        }
+        let right = majority(lasting.iter().map(|&at| sums[at]));
+        for at in lasting {
+            if right == Some(sums[at]) {
+                continue;
             }
+            let name = &variants[at].name;
+            outcomes[at] = Err(match right {
+                Some(_) => format!("{name} read other bytes than most did, in round {round}"),
+                None => format!("{name} and others read different bytes in round {round}"),
+            }
+            .into());
         }
     }
     outcomes
+}
+
+/// What more than half of `sums` are.
+fn majority(sums: impl Iterator<Item = u64> + Clone) -> Option<u64> {
+    let count = |sum: u64| sums.clone().filter(|&other| other == sum).count();
+    let all = sums.clone().count();
+    sums.clone().find(|&sum| count(sum) * 2 > all)
+}
+
+/// The order in which `count` variants have their turns in a round.
+pub(crate) fn turns(round: usize, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    // Each round and the next one share what they are drawn from.
+    fastrand::Rng::with_seed(mix(round as u64 / 2)).shuffle(&mut order);
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
 }
 
 /// Fills a series by turns, after a round 0 that does not count: `one` gives the nanoseconds an operation of a
@@ -146,8 +184,7 @@ pub(crate) fn by_turns(
     let mut ns = vec![Vec::with_capacity(rounds); names.len()];
     let bar = progress::bar((rounds as u64 + 1) * names.len() as u64, "rounds");
     for round in 0..=rounds {
-        for turn in 0..names.len() {
-            let which = (turn + round) % names.len();
+        for which in turns(round, names.len()) {
             let figure = one(round, which)?;
             bar.step();
             if round > 0 {
@@ -176,11 +213,19 @@ pub(crate) fn process_cpu_ns() -> f64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Does the work on this thread, and gives what it ran for and its sum.
-fn ran<P>(variant: &Variant<'_, P>, probes: &[P]) -> Result<(f64, u64), Fail> {
-    let start = thread_cpu_ns();
+/// What one thread did.
+struct Part {
+    span: Span,
+    cpu_ns: f64,
+    sum: u64,
+}
+
+/// Does the work on this thread.
+fn ran<P>(variant: &Variant<'_, P>, probes: &[P]) -> Result<Part, Fail> {
+    let (start, cpu_start_ns) = (Instant::now(), thread_cpu_ns());
     let sum = (variant.work)(probes)?;
-    Ok((thread_cpu_ns() - start, sum))
+    let cpu_ns = thread_cpu_ns() - cpu_start_ns;
+    Ok(Part { span: Span { start, end: Instant::now() }, cpu_ns, sum })
 }
 
 /// Nanoseconds by the clock for all of the probes, and the sum.
@@ -190,80 +235,27 @@ fn timed<P: Sync>(
     clock: Clock,
     probes: &[P],
 ) -> Result<(f64, u64), Fail> {
-    let by_clock = |start: Instant, cpu_ns: f64| match clock {
-        Clock::Wall => start.elapsed().as_nanos() as f64,
-        Clock::Cpu => cpu_ns,
+    let parts = if threads <= 1 {
+        vec![ran(variant, probes)?]
+    } else {
+        let work = |at: usize, member: &team::Member<'_>| {
+            let mine = &probes[share(at, threads, probes.len())];
+            member.begin()?;
+            ran(variant, mine)
+        };
+        team::run(threads, work, || ())?.0
     };
-    if threads <= 1 {
-        let start = Instant::now();
-        let (cpu_ns, sum) = ran(variant, probes)?;
-        return Ok((by_clock(start, cpu_ns), sum));
-    }
-    let ready = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
-        let share = probes.len().div_ceil(threads).max(1);
-        let mut workers = Vec::new();
-        for thread in 0..threads {
-            let from = (thread * share).min(probes.len());
-            let mine = &probes[from..(from + share).min(probes.len())];
-            let ready = &ready;
-            workers.push(scope.spawn(move || {
-                ready.wait();
-                ran(variant, mine)
-            }));
-        }
-        ready.wait();
-        let start = Instant::now();
-        let (mut cpu_ns, mut sum) = (0.0, 0_u64);
-        for worker in workers {
-            let part = worker.join().map_err(|_| "a thread of the benchmark panicked")??;
-            cpu_ns += part.0 / threads as f64;
-            sum = sum.wrapping_add(part.1);
-        }
-        Ok((by_clock(start, cpu_ns), sum))
-    })
+    let elapsed_ns = match clock {
+        Clock::Wall => Span::of_all(parts.iter().map(|part| part.span)).as_nanos() as f64,
+        Clock::Cpu => parts.iter().map(|part| part.cpu_ns).sum::<f64>() / parts.len() as f64,
+    };
+    Ok((elapsed_ns, parts.iter().fold(0, |sum, part| sum.wrapping_add(part.sum))))
 }
 
-/// The median. 0 of nothing.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    middle(&mut values.to_vec())
-}
-
-/// The median of values that may change places.
-fn middle(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        len if len % 2 == 1 => values[len / 2],
-        len => (values[len / 2 - 1] + values[len / 2]) / 2.0,
-    }
-}
-
-/// Medians of 4000 resamplings of `values`, sorted.
-pub(crate) fn medians(values: &[f64]) -> Vec<f64> {
-    let mut random = fastrand::Rng::with_seed(0x626f_6f74);
-    let mut drawn = vec![0.0; values.len()];
-    let mut medians: Vec<f64> = (0..4000)
-        .map(|_| {
-            drawn.fill_with(|| values[random.usize(0..values.len())]);
-            middle(&mut drawn)
-        })
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    medians
-}
-
-/// `median` with the interval that holds 95 % of the 4000 resampled figures, which are sorted.
-pub(crate) fn interval(median: f64, resampled: &[f64]) -> Ratio {
-    Ratio { median, low: resampled[100], high: resampled[3899] }
-}
-
-/// Median of `values` with the 95 % interval of that median.
-pub(crate) fn bootstrap(values: &[f64]) -> Ratio {
-    if values.is_empty() {
-        return Ratio { median: 0.0, low: 0.0, high: f64::INFINITY };
-    }
-    interval(median(values), &medians(values))
+/// Which of `len` probes thread `at` of `threads` gets: shares that differ by one at most.
+fn share(at: usize, threads: usize, len: usize) -> std::ops::Range<usize> {
+    let from = |at: usize| (at as u128 * len as u128 / threads as u128) as usize;
+    from(at)..from(at + 1)
 }
 
 impl Series {
@@ -277,7 +269,17 @@ impl Series {
     pub(crate) fn ratio(&self, which: usize, base: usize) -> Ratio {
         let pairs = self.ns[which].iter().zip(&self.ns[base]);
         let ratios: Vec<f64> = pairs.map(|(which, base)| which / base).collect();
-        bootstrap(&ratios)
+        interval::of_median(&ratios)
+    }
+
+    /// What may be said of a variant beside the first; nothing of the first itself.
+    fn verdict(&self, which: usize) -> String {
+        let first = &self.names[0];
+        let (slower, faster) = (format!("slower than {first}"), format!("faster than {first}"));
+        match which {
+            0 => String::new(),
+            _ => self.ratio(which, 0).verdict(&slower, &faster).to_owned(),
+        }
     }
 
     /// Prints one line a variant, compared with the first.
@@ -288,9 +290,7 @@ impl Series {
             let ns = self.median(which);
             print!("  {name:<width$}{ns:>9.1} ns/op {:>12.0} op/s", 1e9 / ns);
             if which > 0 {
-                let ratio = self.ratio(which, 0);
-                print!("   time x{:.3} ({:.3} to {:.3})  ", ratio.median, ratio.low, ratio.high);
-                print!("{}", ratio.verdict(&self.names[0]));
+                print!("   time x{}  {}", self.ratio(which, 0), self.verdict(which));
             }
             println!();
         }
@@ -305,9 +305,10 @@ impl Series {
                     "name": self.names[which],
                     "ns_per_op_median": self.median(which),
                     "time_ratio_to_first": ratio.median,
-                    "time_ratio_low_95": ratio.low,
-                    "time_ratio_high_95": ratio.high,
-                    "verdict": if which == 0 { String::new() } else { ratio.verdict(&self.names[0]) },
+                    "time_ratio_low": ratio.low,
+                    "time_ratio_high": ratio.high,
+                    "interval": ratio.interval(),
+                    "verdict": self.verdict(which),
                     "ns_per_op_rounds": self.ns[which],
                 })
             })
@@ -316,36 +317,9 @@ impl Series {
     }
 }
 
-impl Ratio {
-    /// What may be said of a variant that takes this many times the time of `base`.
-    pub(crate) fn verdict(self, base: &str) -> String {
-        if self.low > 1.0 {
-            format!("slower than {base}")
-        } else if self.high < 1.0 {
-            format!("faster than {base}")
-        } else {
-            "no winner: within the noise".into()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-    }
-
-    #[test]
-    fn no_winner_is_named_if_the_interval_holds_one() {
-        let noisy: Vec<f64> = (0..20).map(|at| 0.9 + 0.01 * f64::from(at)).collect();
-        assert_eq!(bootstrap(&noisy).verdict("a"), "no winner: within the noise");
-        let clear: Vec<f64> = (0..20).map(|at| 1.1 + 0.001 * f64::from(at)).collect();
-        assert_eq!(bootstrap(&clear).verdict("a"), "slower than a");
-    }
 
     #[test]
     fn variants_that_read_different_bytes_are_an_error() {
@@ -371,6 +345,38 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_otherwise_than_most_has_failed_whoever_comes_first() {
+        let variant = |sum| Variant::new(format!("reads {sum}"), move |_: &[u64]| Ok(sum));
+        let timing = Timing { rounds: 2, ops: 1, clock: Clock::Wall };
+        let variants = [variant(1), variant(2), variant(2)];
+        let outcomes = attempt(timing, 1, &variants, |_| vec![0_u64]);
+        assert_eq!(outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
+        let torn = attempt(timing, 1, &variants[..2], |_| vec![0_u64]);
+        assert!(torn.iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn each_variant_begins_and_ends_as_often_and_neighbours_change() {
+        let (count, rounds) = (6, 2000);
+        let mut follows = vec![vec![0; count]; count];
+        let (mut begins, mut ends) = (vec![0; count], vec![0; count]);
+        for round in 0..rounds {
+            let order = turns(round, count);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+            begins[order[0]] += 1;
+            ends[order[count - 1]] += 1;
+            order.windows(2).for_each(|pair| follows[pair[0]][pair[1]] += 1);
+        }
+        assert_eq!(begins, ends);
+        // Of 2000 rounds each begins 333; each of 30 ordered pairs is neighbours in 333.
+        let pairs = (0..count).flat_map(|one| (0..count).map(move |other| (one, other)));
+        let counts = pairs.filter(|(one, other)| one != other).map(|(a, b)| follows[a][b]);
+        assert!(begins.into_iter().chain(counts).all(|count| (240..430).contains(&count)));
+    }
+
+    #[test]
     fn threads_share_the_probes_without_gap_or_overlap() {
         let sum = |probes: &[u64]| Ok(probes.iter().sum());
         let variant = &Variant::new("a", sum);
@@ -379,5 +385,22 @@ mod tests {
             let (_, sum) = timed(variant, threads, Clock::Cpu, &probes).expect("a sum");
             assert_eq!(sum, 21);
         }
+    }
+
+    #[test]
+    fn no_thread_goes_without_probes_if_there_are_enough() {
+        let shares: Vec<usize> = (0..4).map(|at| share(at, 4, 5).len()).collect();
+        assert_eq!(shares, [1, 1, 1, 2]);
+        assert_eq!(share(usize::MAX - 1, usize::MAX, usize::MAX).end, usize::MAX);
+    }
+
+    #[test]
+    fn the_time_of_several_threads_is_that_of_the_slowest() {
+        let slow = |probes: &[u64]| {
+            std::thread::sleep(std::time::Duration::from_millis(probes[0]));
+            Ok(0)
+        };
+        let (ns, _) = timed(&Variant::new("a", slow), 2, Clock::Wall, &[1, 30]).expect("a time");
+        assert!(ns >= 30e6, "{ns}");
     }
 }

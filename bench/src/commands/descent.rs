@@ -18,9 +18,11 @@ use crate::data::{Data, Key};
 use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::store::Reader;
+use crate::given::{MIB_MAX, up_to};
 use crate::report::Report;
 use crate::rounds::{self, Variant};
 use serde_json::json;
+use std::path::Path;
 
 /// Options of `descent`.
 #[derive(clap::Args, Debug)]
@@ -33,19 +35,21 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [16384, 4096])]
     page_size: Vec<u32>,
     /// Bytes of records of the hot set, in KiB
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = up_to::<u64>(MIB_MAX << 10))]
     hot_kib: u64,
     /// Cache of each of the two open databases, in MiB; must hold all
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    let scratch = args.common.output.scratch()?;
     let more = json!({ "hot_kib": args.hot_kib, "page_hash_latches": args.hash.page_hash_latches });
-    let (data, mut report) = args.common.start("descent", more)?;
+    let (data, mut report) = args.common.start("descent", scratch.path(), 1, more)?;
     for &page_bytes in &args.page_size {
-        at_page_size(args, &data, page_bytes, &mut report)?;
+        let dir = tempfile::tempdir_in(scratch.path())?;
+        at_page_size(args, &data, page_bytes, dir.path(), &mut report)?;
     }
     report.finish()
 }
@@ -54,13 +58,13 @@ fn at_page_size(
     args: &Args,
     data: &Data,
     page_bytes: u32,
+    dir: &Path,
     report: &mut Report,
 ) -> Result<(), Fail> {
-    let scratch = args.common.output.scratch()?;
-    let path = scratch.path().join("db");
+    let path = dir.join("db");
     let options = options(page_bytes, args.cache_mib).page_hash_latches(args.hash.latches());
     println!("\npages of {page_bytes} bytes");
-    ours::load(&path, &options, data, Order::Sorted)?.report(data);
+    ours::load(&path, &options, data, Order::Sorted)?.tell(data, report)?;
     let hinted = Ours::open("verified hint", &path, &options, Access::Read)?;
     let hashed = Ours::open("page hash", &path, &options.clone().frame_hints(false), Access::Read)?;
     for engine in [&hinted, &hashed] {
@@ -68,7 +72,7 @@ fn at_page_size(
         // Scans do not come by every way that point reads come by.
         let keys: Vec<Key> = (0..data.records).map(|at| data.key(at)).collect();
         engine.reads(&keys, Touch::Ends)?;
-        report.facts(memory(engine))?;
+        report.facts(memory(engine), json!({}))?;
     }
     let before = hinted.db.stats().pool;
     check(&hinted, data)?;

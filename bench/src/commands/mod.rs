@@ -12,9 +12,9 @@ pub(crate) mod report;
 pub(crate) mod rss;
 pub(crate) mod seeds;
 pub(crate) mod sessions;
+pub(crate) mod static_paths;
 pub(crate) mod sysbench;
 pub(crate) mod tpcc;
-pub(crate) mod static_paths;
 pub(crate) mod updates;
 pub(crate) mod ycsb;
 
@@ -22,19 +22,22 @@ use crate::Fail;
 use crate::data::Data;
 use crate::engines::api::Api;
 use crate::engines::ours::Ours;
-use crate::report::{Output, Report};
+use crate::given::{MIB_MAX, RECORDS_MAX, THREADS_MAX, factor, mib, seconds, up_to};
+use crate::machine::cores;
+use crate::report::{Output, Report, need_room};
 use crate::rounds::Timing;
 use latchkv::{Durability, Options, PageHashLatches};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// The data set.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DataArgs {
     /// Records, of 24-byte keys and 150-byte values
-    #[arg(long, default_value_t = 5_000_000)]
+    #[arg(long, default_value_t = 5_000_000, value_parser = up_to::<u64>(RECORDS_MAX))]
     pub(crate) records: u64,
     /// A factor to the number of records, to try things out
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = factor)]
     pub(crate) scale: f64,
     /// What the random numbers start from
     #[arg(long, default_value_t = 1)]
@@ -44,9 +47,13 @@ pub(crate) struct DataArgs {
 impl DataArgs {
     pub(crate) fn data(&self) -> Data {
         let records = (self.records as f64 * self.scale) as u64;
-        Data { seed: self.seed, records: records.max(1) }
+        Data { seed: self.seed, records: records.clamp(1, RECORDS_MAX) }
     }
 }
+
+/// Bytes on disk for each byte of raw data: pages half full, the log, and what a checkpoint writes before it gives the old
+/// pages back.
+const ROOM_FACTOR: u64 = 4;
 
 /// What every experiment has that times operations on the data set.
 #[derive(clap::Args, Debug)]
@@ -77,12 +84,22 @@ impl Common {
     }
 
     /// The data set, and a report of `command` that says what of it and how it is timed, beside `more`.
-    fn start(&self, command: &str, more: Value) -> Result<(Data, Report), Fail> {
+    ///
+    /// # Errors
+    /// If `dir` has no room for so many databases.
+    fn start(
+        &self,
+        command: &str,
+        dir: &Path,
+        databases: u64,
+        more: Value,
+    ) -> Result<(Data, Report), Fail> {
         let (data, timing) = (self.data(), self.timing());
+        need_room(dir, databases * ROOM_FACTOR * data.raw_bytes(), "--records or --scale")?;
         let mut options = json!({
             "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
             "rounds": timing.rounds, "ops_a_round": timing.ops, "clock": format!("{:?}", timing.clock),
-            "quick": self.output.quick,
+            "durability": "None",
         });
         if let (Value::Object(options), Value::Object(more)) = (&mut options, more) {
             options.extend(more);
@@ -116,10 +133,10 @@ impl From<DurabilityArg> for Durability {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
     /// Threads, one run for each number; by default one, and as many as there are cores
-    #[arg(long, value_delimiter = ',', default_values_t = one_and_cores(), value_parser = at_least_one)]
+    #[arg(long, value_delimiter = ',', default_values_t = one_and_cores(), value_parser = up_to::<usize>(THREADS_MAX))]
     pub(crate) threads: Vec<usize>,
     /// How long each run takes
-    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// When a commit returns
     #[arg(long, value_enum, default_value_t = DurabilityArg::None)]
@@ -128,7 +145,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_enum, default_value_t = Api::Plain)]
     pub(crate) api: Api,
     /// Cache, in MiB
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = up_to::<u64>(MIB_MAX))]
     pub(crate) cache_mib: u64,
     /// What the random numbers start from
     #[arg(long, default_value_t = 1)]
@@ -159,18 +176,6 @@ fn one_and_cores() -> Vec<usize> {
     }
 }
 
-/// Threads that can run at once.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number < 1e6 => Ok(number),
-        _ => Err("a number of seconds above 0".into()),
-    }
-}
-
 /// Where the latches of the page hash lie.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct HashArgs {
@@ -195,9 +200,14 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Options of a database under measurement: no page fault is timed, and no checkpoint begins unasked.
+/// Options of a database under measurement: no page fault is timed, no checkpoint begins unasked, and no commit waits for
+/// the medium unless the caller says so.
 fn options(page_bytes: u32, cache_mib: u64) -> Options {
-    Options::new().page_bytes(page_bytes).cache_bytes(cache_mib << 20).checkpoint_bytes(u64::MAX)
+    Options::new()
+        .page_bytes(page_bytes)
+        .cache_bytes(mib(cache_mib))
+        .checkpoint_bytes(u64::MAX)
+        .durability(Durability::None)
 }
 
 /// Prints what the pool of `engine` lies in, and gives it as JSON.

@@ -2,8 +2,9 @@
 //! map, so it follows the number of pages.
 
 use crate::Fail;
+use crate::given::{MIB_MAX, ROUNDS_MAX, mib, up_to};
+use crate::interval::median;
 use crate::report::{Output, Report, Table, file_bytes, need_room};
-use crate::rounds::median;
 use latchkv::Options;
 use serde_json::json;
 use std::time::Instant;
@@ -16,23 +17,28 @@ const PAGES_A_MAP_PAGE: u64 = 1024;
 pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
-    /// Sizes of the files, in MiB
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000])]
+    /// Sizes of the files, in MiB; with --quick a hundredth of that
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000], value_parser = up_to::<u64>(MIB_MAX))]
     size_mib: Vec<u64>,
     /// Page size, in bytes
     #[arg(long, default_value_t = 4096)]
     page_size: u32,
     /// How often each is opened
-    #[arg(long, default_value_t = 9)]
+    #[arg(long, default_value_t = 9, value_parser = up_to::<usize>(ROUNDS_MAX))]
     rounds: usize,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let options = json!({ "size_mib": args.size_mib, "page_bytes": args.page_size });
+    let quick = args.output.quick;
+    let sizes_mib: Vec<u64> =
+        args.size_mib.iter().map(|&mib| if quick { mib.div_ceil(100) } else { mib }).collect();
+    let rounds = if quick { args.rounds.min(3) } else { args.rounds };
+    let options = json!({ "size_mib": sizes_mib, "page_bytes": args.page_size, "rounds": rounds });
     let mut report = Report::start("open", options, &args.output)?;
     let options = Options::new().page_bytes(args.page_size).cache_bytes(64 << 20);
     let columns = [
+        "size [MiB]",
         "file [MiB]",
         "pages",
         "map pages",
@@ -40,17 +46,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "and first read [ms]",
         "further map page [us]",
     ];
-    let mut table = Table::new(format!("opening, median of {}", args.rounds), &columns);
+    let mut table = Table::new(format!("opening, median of {rounds}"), &columns)
+        .keyed_by(1)
+        .told(&["file [MiB]", "pages", "map pages"]);
     let mut last: Option<(u64, f64)> = None;
-    for &size_mib in &args.size_mib {
+    for &size_mib in &sizes_mib {
         let scratch = args.output.scratch()?;
-        need_room(scratch.path(), size_mib << 20)?;
+        need_room(scratch.path(), 2 * mib(size_mib), "--size-mib")?;
         let path = scratch.path().join("db");
-        fill(&path, &options, size_mib << 20, args.page_size)?;
+        fill(&path, &options, mib(size_mib), args.page_size)?;
         let file = file_bytes(&path)?;
         let (mut open_ns, mut read_ns) = (Vec::new(), Vec::new());
         let mut pages = 0;
-        for _ in 0..args.rounds {
+        for _ in 0..rounds {
             let start = Instant::now();
             let db = options.open_existing(&path)?;
             open_ns.push(start.elapsed().as_nanos() as f64);
@@ -67,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         });
         last = Some((map_pages, open));
         table.push([
+            size_mib.into(),
             (file >> 20).into(),
             pages.into(),
             map_pages.into(),

@@ -6,6 +6,8 @@ use crate::data::Key;
 use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::store::Reader;
+use crate::given::{MIB_MAX, OPS_MAX, up_to};
+use crate::report::Table;
 use crate::rounds::{self, Variant};
 use serde_json::json;
 
@@ -18,10 +20,10 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [16384, 4096, 8192, 32768])]
     page_size: Vec<u32>,
     /// Cache of each database, in MiB; should hold all
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Records of a range read
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = up_to::<usize>(OPS_MAX))]
     take: usize,
     /// Order of the load
     #[arg(long)]
@@ -32,7 +34,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.common.output.scratch()?;
     let more = json!({ "random_load": args.random });
-    let (data, mut report) = args.common.start("page-size", more)?;
+    let databases = args.page_size.len() as u64;
+    let (data, mut report) = args.common.start("page-size", scratch.path(), databases, more)?;
     println!("\nload, one run each");
     let order = if args.random { Order::Random } else { Order::Sorted };
     let mut engines = Vec::new();
@@ -41,14 +44,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let options = options(page_bytes, args.cache_mib);
         let mut loaded = ours::load(&path, &options, &data, order)?;
         loaded.how = format!("pages of {page_bytes}");
-        report.facts(loaded.report(&data))?;
+        loaded.tell(&data, &mut report)?;
         let engine = Ours::open(format!("pages of {page_bytes}"), &path, &options, Access::Write)?;
         engine.warm()?;
         engines.push(engine);
     }
     println!("\nmemory");
     for engine in &engines {
-        report.facts(memory(engine))?;
+        report.facts(memory(engine), json!({}))?;
     }
     let ops = args.common.timing().ops;
     let touch = Touch::All;
@@ -57,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     type Work<'a> = Box<dyn Fn(&Ours, &[Key]) -> Result<u64, Fail> + Sync + 'a>;
     let experiments: [(&str, usize, Work<'_>); 3] = [
         ("random point reads", ops, Box::new(|engine, keys| engine.reads(keys, touch))),
-        ("range reads", ops / 2, Box::new(|engine, keys| engine.ranges(keys, take, touch))),
+        ("range reads", ops.div_ceil(2), Box::new(|engine, keys| engine.ranges(keys, take, touch))),
         (
             "random updates of values",
             ops,
@@ -73,15 +76,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             rounds::run(args.common.timing(), 1, &variants, |round| data.probes(round, *ops))?;
         report.series(title, &series)?;
     }
-    println!("\ncheckpoint of these updates, one run each");
+    let columns = ["database", "page images", "time [s]"];
+    let mut table = Table::new("checkpoint of these updates, one run each", &columns)
+        .keyed_by(1)
+        .told(&["page images"]);
     for engine in &engines {
         let before = engine.db.stats().pool.writebacks;
         let start = std::time::Instant::now();
         engine.db.checkpoint()?;
         let seconds = start.elapsed().as_secs_f64();
         let images = engine.db.stats().pool.writebacks - before;
-        println!("  {:<26}{seconds:>8.2} s {images:>10} page images", engine.name);
-        report.facts(json!({ "checkpoint": engine.name, "seconds": seconds, "images": images }))?;
+        table.push([engine.name.clone().into(), images.into(), seconds.into()]);
     }
+    report.table(&table)?;
     report.finish()
 }

@@ -4,7 +4,7 @@
 //! A file that cannot be read is an error before anything is written: a page that leaves something out would pass for a
 //! whole one. Files of one command come side by side, the newest first. `render` does the work.
 
-use crate::render::file::File;
+use crate::render::file::{File, newest_first};
 use crate::render::{html, markdown};
 use crate::{Fail, report};
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn groups(dir: &Path) -> Result<Vec<Vec<File>>, Fail> {
         }
     }
     for files in &mut groups {
-        files.sort_by_key(|file| std::cmp::Reverse(file.machine("date")));
+        files.sort_by(newest_first);
     }
     Ok(groups)
 }

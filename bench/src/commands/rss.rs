@@ -6,6 +6,7 @@
 use crate::Fail;
 use crate::data::{Data, RECORD_BYTES};
 use crate::engines::ours::{self, Access, Order, Ours};
+use crate::given::{MIB_MAX, RECORDS_MAX, mib, up_to};
 use crate::machine::status_bytes;
 use crate::report::{Output, Report, Table, need_room};
 use latchkv::{Backend, Options};
@@ -17,24 +18,24 @@ use std::time::Instant;
 const BESIDE_BYTES_MAX: u64 = 64 << 20;
 
 /// Options of `rss`.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
     /// Cache, in MiB
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Size of the file, as a multiple of the cache
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = up_to::<u64>(1024))]
     times: u64,
     /// Page size, in bytes
     #[arg(long, default_value_t = 16384)]
     page_size: u32,
     /// Inserts this many records in random order in one transaction, into a tree that has records, instead of reading
-    #[arg(long)]
+    #[arg(long, value_parser = up_to::<u64>(RECORDS_MAX))]
     transaction: Option<u64>,
     /// Greatest peak of that transaction, in MiB
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = up_to::<u64>(MIB_MAX))]
     limit_mib: u64,
     /// Works on this database instead of making one, and prints its peak: what the command starts itself with
     #[arg(long, hide = true, requires = "backend")]
@@ -76,8 +77,18 @@ impl Way {
 }
 
 impl Args {
+    /// With `--quick`, with a cache of at most 16 MiB and a transaction of at most 100,000 records.
+    fn settled(&self) -> Args {
+        let mut args = self.clone();
+        if self.output.quick {
+            args.cache_mib = args.cache_mib.min(16);
+            args.transaction = args.transaction.map(|records| records.min(100_000));
+        }
+        args
+    }
+
     fn options(&self) -> Options {
-        Options::new().page_bytes(self.page_size).cache_bytes(self.cache_mib << 20)
+        Options::new().page_bytes(self.page_size).cache_bytes(mib(self.cache_mib))
     }
 }
 
@@ -91,9 +102,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         println!("{row}");
         return Ok(());
     }
+    let args = &args.settled();
     let scratch = args.output.scratch()?;
     let path = scratch.path().join("db");
-    let raw_bytes = (args.cache_mib << 20) * args.times;
+    let raw_bytes = mib(args.cache_mib) * args.times;
     let data = Data { seed: 1, records: raw_bytes / RECORD_BYTES };
     let options = json!({
         "cache_mib": args.cache_mib,
@@ -102,17 +114,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "transaction": args.transaction,
     });
     let room = args.transaction.map_or(2 * raw_bytes, |records| 4 * records * RECORD_BYTES);
-    need_room(scratch.path(), room)?;
+    need_room(scratch.path(), room, "--cache-mib, --times or --transaction")?;
     let mut report = Report::start("rss", options, &args.output)?;
     println!();
     let limit = if args.transaction.is_some() {
-        args.limit_mib << 20
+        mib(args.limit_mib)
     } else {
-        report.facts(ours::load(&path, &args.options(), &data, Order::Sorted)?.report(&data))?;
-        (args.cache_mib << 20) + BESIDE_BYTES_MAX
+        ours::load(&path, &args.options(), &data, Order::Sorted)?.tell(&data, &mut report)?;
+        mib(args.cache_mib) + BESIDE_BYTES_MAX
     };
-    let columns = ["backend", "peak [MiB]", "allowed [MiB]", "pages loaded", "evicted", "seconds"];
-    let mut table = Table::new("peak of resident memory", &columns);
+    let columns = ["backend", "peak [MiB]", "allowed [MiB]", "pages loaded", "evicted", "time [s]"];
+    let mut table =
+        Table::new("peak of resident memory", &columns).keyed_by(1).told(&columns[1..5]);
     let mut over = Vec::new();
     let ways = if args.backend.is_empty() { &Way::ALL[..] } else { &args.backend };
     for &way in ways {
@@ -184,9 +197,7 @@ fn commit(args: &Args, path: &Path, records: u64) -> Result<Value, Fail> {
     let seconds = begun.elapsed().as_secs_f64();
     let stats = db.stats();
     let row = json!({
-        "way": way.name(),
         "backend": stats.backend.name,
-        "records": records,
         "peak_bytes": status_bytes("VmHWM"),
         "loads": stats.pool.loads,
         "evictions": stats.pool.evictions,
@@ -199,11 +210,10 @@ fn commit(args: &Args, path: &Path, records: u64) -> Result<Value, Fail> {
 /// Scans the whole database both ways, reads at random, updates some.
 fn read(args: &Args, path: &Path) -> Result<Value, Fail> {
     let way = *args.backend.first().ok_or("a backend is needed")?;
-    let before = status_bytes("VmRSS");
+    let begun = Instant::now();
     let options = args.options().backend(way.backend());
     let engine = Ours::open("child", path, &options, Access::Write)?;
-    let records = engine.warm()?;
-    let after_scan = status_bytes("VmRSS");
+    engine.warm()?;
     let mut keys = Vec::new();
     for (at, entry) in engine.tree.iter().rev().enumerate() {
         let entry = entry?;
@@ -223,14 +233,10 @@ fn read(args: &Args, path: &Path) -> Result<Value, Fail> {
         format!("{}{}", stats.backend.name, if stats.backend.direct { ", direct" } else { "" });
     engine.db.checkpoint()?;
     Ok(json!({
-        "way": way.name(),
         "backend": name,
-        "note": stats.backend.note,
-        "records": records,
-        "before_bytes": before,
-        "after_scan_bytes": after_scan,
         "peak_bytes": status_bytes("VmHWM"),
         "loads": stats.pool.loads,
         "evictions": stats.pool.evictions,
+        "seconds": begun.elapsed().as_secs_f64(),
     }))
 }

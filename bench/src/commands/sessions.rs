@@ -8,8 +8,9 @@ use super::{Common, options};
 use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::Touch;
+use crate::given::{MIB_MAX, up_to};
 use crate::rounds::{self, Variant};
-use latchkv::{Db, Durability, Name, Policy, Session, SessionOptions, SessionTree, Tree};
+use latchkv::{Db, Name, Policy, Session, SessionOptions, SessionTree, Tree};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Mutex;
@@ -20,11 +21,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
     /// Cache, in MiB
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Users, each with grants of its own, that the tables of rights hold beside the one at work
-    #[arg(long, default_value_t = 100)]
-    users: usize,
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    users: u32,
     /// Do one round of this alone, untimed
     #[arg(long, value_enum)]
     count: Option<What>,
@@ -68,7 +69,7 @@ struct Stage {
 
 impl Stage {
     fn new(args: &Args, data: &Data, path: &Path) -> Result<Stage, Fail> {
-        let options = options(16384, args.cache_mib).durability(Durability::None);
+        let options = options(16384, args.cache_mib);
         let db = options.open(path)?;
         let sessions = db.sessions_with(SessionOptions::new())?;
         sessions.create_administrator("root", PASSWORD)?;
@@ -166,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Ok(stage.db.close()?);
     }
     let more = json!({ "users": args.users, "cache_mib": args.cache_mib });
-    let (data, mut report) = args.common.start("sessions", more)?;
+    let (data, mut report) = args.common.start("sessions", scratch.path(), 1, more)?;
     let stage = Stage::new(args, &data, &scratch.path().join("latchkv"))?;
     plain_get(&stage.tree, &data.probes(0, data.records as usize))?;
     // Sessions are for one thread at a time.

@@ -31,18 +31,18 @@ pub(crate) struct Args {
 const ROW_BYTES_ON_DISK: u64 = 256;
 
 /// Events until the time is over.
-struct Events<'a> {
+struct Events<'a, 'b> {
     table: &'a Table,
     micro: Micro,
     seed: u64,
-    stopwatch: &'a mut Stopwatch,
+    stopwatch: &'a mut Stopwatch<'b>,
 }
 
-impl Job for Events<'_> {
-    /// Transactions begun.
-    type Output = u64;
+impl Job for Events<'_, '_> {
+    /// Transactions begun, and those begun again, with those before the time counts.
+    type Output = [u64; 2];
 
-    fn run<C: Connection>(self, connection: &C) -> Result<u64, Fail> {
+    fn run<C: Connection>(self, connection: &C) -> Result<[u64; 2], Fail> {
         let Events { table, micro, seed, stopwatch } = self;
         let mut worker = Worker::<C, Arena>::new(table, connection);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -50,7 +50,8 @@ impl Job for Events<'_> {
             worker.event(micro, random.u64(..))?;
             Ok(0)
         })?;
-        Ok(worker.tries())
+        let tries = worker.tries();
+        Ok([tries, tries.saturating_sub(stopwatch.operations())])
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let all = <Micro as clap::ValueEnum>::value_variants();
     let micros = if args.benchmarks.is_empty() { all } else { &args.benchmarks[..] };
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (64 << 20))?;
+    need_room(scratch.path(), 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (64 << 20), "--records")?;
     let names: Vec<String> = micros.iter().map(|micro| micro.name()).collect();
     let mut given = store_args.describe();
     given["records"] = json!(rows);
@@ -76,25 +77,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let title = format!("{:?} API, {threads} thread(s)", store_args.api);
         let mut columns = vec!["benchmark", "events/s", "begun again [%]"];
         columns.extend(latency::COLUMNS);
-        let mut table = Rows::new(title, &columns).note(
+        let mut table = Rows::new(title, &columns).keyed_by(1).note(
             "an event is a transaction; begun again: transactions that conflicted, of all that were begun",
         );
         let bar = progress::bar(micros.len() as u64, format!("{threads} thread(s)"));
         for &micro in micros {
             let loaded = Table::load(&store, micro, rows, store_args.seed)?;
-            let tries = AtomicU64::new(0);
+            let (tries, again) = (AtomicU64::new(0), AtomicU64::new(0));
             let length = Duration::from_secs_f64(store_args.seconds);
             let run = drive(threads, length, 1, |number, stopwatch| {
                 let seed = store_args.seed ^ (number as u64 + 1) << 32;
-                let begun = store.run(Events { table: &loaded, micro, seed, stopwatch })?;
+                let [begun, twice] =
+                    store.run(Events { table: &loaded, micro, seed, stopwatch })?;
                 // Relaxed: read when all threads have ended.
                 tries.fetch_add(begun, Relaxed);
+                again.fetch_add(twice, Relaxed);
                 Ok(())
             })?;
             loaded.check(&store)?;
-            let events = run.latencies[0].len();
-            let tries = tries.into_inner();
-            let again = tries.saturating_sub(events) as f64 * 100.0 / tries as f64;
+            let again = again.into_inner() as f64 * 100.0 / tries.into_inner() as f64;
             let mut cells = vec![micro.name().into(), run.per_second().into(), again.into()];
             cells.extend(latency::cells(&run.latencies[0]));
             table.push(cells);

@@ -1,12 +1,13 @@
 //! Updates in place, inserts of new keys, deletes, and reads and updates mixed on several threads, of latchkv alone.
 //!
-//! Nothing is made durable while it is timed: checkpoints come only on request here.
+//! Nothing is made durable while it is timed: commits are at durability None, and checkpoints come only on request here.
 
 use super::{Common, memory, options};
 use crate::Fail;
 use crate::data::Key;
 use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
+use crate::given::{MIB_MAX, THREADS_MAX, up_to};
 use crate::rounds::{self, Variant};
 use serde_json::json;
 
@@ -16,13 +17,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
     /// Cache, in MiB
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = 4096, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Page size, in bytes
     #[arg(long, default_value_t = 16384)]
     page_size: u32,
     /// Threads of the mixed work, one experiment for each number
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = up_to::<usize>(THREADS_MAX))]
     threads: Vec<usize>,
 }
 
@@ -30,14 +31,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let scratch = args.common.output.scratch()?;
     let more = json!({ "page_bytes": args.page_size, "cache_mib": args.cache_mib });
-    let (data, mut report) = args.common.start("updates", more)?;
+    let (data, mut report) = args.common.start("updates", scratch.path(), 1, more)?;
     println!("\nload, one run each");
     let options = options(args.page_size, args.cache_mib);
     let path = scratch.path().join("latchkv");
-    report.facts(ours::load(&path, &options, &data, Order::Random)?.report(&data))?;
+    ours::load(&path, &options, &data, Order::Random)?.tell(&data, &mut report)?;
     let ours = Ours::open("latchkv", &path, &options, Access::Write)?;
     ours.warm()?;
-    report.facts(memory(&ours))?;
+    report.facts(memory(&ours), json!({}))?;
     let ops = args.common.timing().ops;
     let value = data.value(0, 1);
     let put = |keys: &[Key]| ours.puts(keys, &value).map(|()| 0);
@@ -75,7 +76,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
                 }
                 Ok(0)
             })];
-            let series = rounds::run(timing, threads, &mixed, |round| data.probes(round, ops))?;
+            let timing = timing.on(threads);
+            let probes = |round| data.probes(round, timing.ops);
+            let series = rounds::run(timing, threads, &mixed, probes)?;
             report.series(&title, &series)?;
         }
     }

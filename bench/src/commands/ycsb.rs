@@ -29,12 +29,12 @@ pub(crate) struct Args {
 }
 
 /// Operations until the time is over.
-struct Operations<'a> {
+struct Operations<'a, 'b> {
     client: Client<'a>,
-    stopwatch: &'a mut Stopwatch,
+    stopwatch: &'a mut Stopwatch<'b>,
 }
 
-impl Job for Operations<'_> {
+impl Job for Operations<'_, '_> {
     type Output = ();
 
     fn run<C: Connection>(self, connection: &C) -> Result<(), Fail> {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let workloads = if args.workloads.is_empty() { all } else { &args.workloads[..] };
     let scratch = args.output.scratch()?;
     let record_bytes = args.shape.value_bytes() as u64 + 64;
-    need_room(scratch.path(), 3 * record_bytes * records + (64 << 20))?;
+    need_room(scratch.path(), 3 * record_bytes * records + (64 << 20), "--records")?;
     let mut given = store_args.describe();
     given["records"] = json!(records);
     given["fields"] = json!(args.shape.fields);
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         columns.extend(latency::COLUMNS);
         let title = format!("{:?} API, {threads} thread(s)", store_args.api);
         let mut table = Table::new(title, &columns)
+            .keyed_by(2)
             .note("an update is a transaction that reads a record and puts it back");
         let bar = progress::bar(workloads.len() as u64, format!("{threads} thread(s)"));
         for &workload in workloads {

@@ -5,9 +5,10 @@
 use super::store::{Keep, Keys, Reader, Records, Setup, Source, Store, Ways, time_begins};
 use crate::Fail;
 use crate::data::{Data, Key};
-use crate::report::file_bytes;
+use crate::report::{Report, file_bytes};
 use hdrhistogram::Histogram;
 use latchkv::{Backend, Db, Durability, Options, Snapshot, Tree, WriteBatch};
+use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
@@ -63,18 +64,21 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Prints a line and gives the same as JSON.
-    pub(crate) fn report(&self, data: &Data) -> serde_json::Value {
+    /// Prints a line and keeps the same.
+    pub(crate) fn tell(&self, data: &Data, report: &mut Report) -> Result<(), Fail> {
         let Loaded { how, seconds, file_bytes } = self;
         let over = *file_bytes as f64 / data.raw_bytes() as f64;
         let rate = data.records as f64 / seconds;
-        println!(
-            "  {how:<34}{seconds:>8.2} s {rate:>10.0} records/s {file_bytes:>12} bytes, x{over:.3} of the raw data"
-        );
-        serde_json::json!({
-            "load": how, "seconds": seconds, "records_per_second": rate,
-            "file_bytes": file_bytes, "file_over_raw": over,
-        })
+        let times = if report.tells_times() {
+            format!("{seconds:>8.2} s {rate:>10.0} records/s")
+        } else {
+            String::new()
+        };
+        println!("  {how:<34}{times} {file_bytes:>12} bytes, x{over:.3} of the raw data");
+        report.facts(
+            json!({ "load": how, "file_bytes": file_bytes, "file_over_raw": over }),
+            json!({ "seconds": seconds, "records_per_second": rate }),
+        )
     }
 }
 

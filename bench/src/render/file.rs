@@ -1,8 +1,9 @@
 //! The one reader of what [`crate::report`] writes.
 
 use crate::Fail;
-use crate::report::{self, Table};
+use crate::report;
 use crate::rounds::Series;
+use crate::table::Table;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -26,7 +27,11 @@ pub(crate) struct File {
 pub(crate) enum Section {
     Series(Variants),
     Table(Table),
-    Facts { facts: Map<String, Value> },
+    Facts {
+        facts: Map<String, Value>,
+        /// Those of them that depend on the speed of the machine.
+        times: Map<String, Value>,
+    },
 }
 
 /// A series, as written. What can be computed from the rounds is not read.
@@ -92,14 +97,7 @@ impl File {
     fn check(&self) -> Result<(), String> {
         for section in &self.sections {
             match section {
-                Section::Table(table) => {
-                    if table.rows.iter().any(|row| row.len() != table.columns.len()) {
-                        return Err(format!(
-                            "table \"{}\" has rows of another length",
-                            table.title
-                        ));
-                    }
-                }
+                Section::Table(table) => table.check()?,
                 Section::Series(series) => {
                     let rounds = |variant: &Rounds| variant.ns_per_op_rounds.len();
                     let first = series.variants.first().map_or(0, rounds);
@@ -132,8 +130,29 @@ impl File {
         if !self.complete {
             warnings.push("partial: the command was interrupted".into());
         }
+        let option = |name: &str| self.options.get(name);
+        if option("quick").and_then(Value::as_bool) == Some(true) {
+            warnings.push("of --quick: shows that it runs, and no more".into());
+        }
+        if self.machine("profile").starts_with("debug") {
+            warnings.push("of a debug build".into());
+        }
+        if let Some(scale) = option("scale").and_then(Value::as_f64).filter(|&scale| scale < 1.0) {
+            warnings.push(format!("scaled to {scale}: more fits the caches"));
+        }
+        let in_memory =
+            ["tmpfs", "ramfs"].iter().any(|of| self.machine("file_system").starts_with(of));
+        if in_memory && option("durability").and_then(Value::as_str) != Some("None") {
+            warnings.push("on a file system in memory, where a sync costs nothing".into());
+        }
         warnings.join("; ")
     }
+}
+
+/// The order of files by age: the newest first, and of equally old ones that with the last name.
+pub(crate) fn newest_first(one: &File, other: &File) -> std::cmp::Ordering {
+    let age = |file: &File| (file.machine("date"), file.name.clone());
+    age(other).cmp(&age(one))
 }
 
 #[cfg(test)]
@@ -144,6 +163,13 @@ pub(crate) mod tests {
     /// A report of `latch` with a section of each kind, its times `slower` times those of 1.0.
     pub(crate) fn sample(slower: f64, emulated: Option<&str>, complete: bool) -> Value {
         let rounds = |ns: f64| json!([ns * slower, ns * slower * 1.01, ns * slower * 0.99]);
+        fn columns<const N: usize>(names: [&str; N], kinds: [&str; N]) -> Value {
+            names
+                .into_iter()
+                .zip(kinds)
+                .map(|(name, kind)| json!({"name": name, "kind": kind}))
+                .collect()
+        }
         json!({
             "format": "latchkv-bench", "version": report::VERSION, "command": "latch",
             "options": {"slice_ms": 20}, "complete": complete,
@@ -154,12 +180,12 @@ pub(crate) mod tests {
                     {"name": "std", "ns_per_op_median": 20.0, "ns_per_op_rounds": rounds(20.0)},
                 ]},
                 {"kind": "table", "title": "waits", "note": "a note",
-                 "columns": ["threads", "lock", "p50 [us]", "writes"],
+                 "columns": columns(["threads", "lock", "p50 [us]", "writes"], ["key", "key", "time", "told"]),
                  "rows": [[2, "latch", 1.5 * slower, 7], [2, "std", null, 7]]},
                 {"kind": "table", "title": "model", "note": "",
-                 "columns": ["cores", "striped [lines]", "per cell [lines]"],
+                 "columns": columns(["cores", "striped [lines]", "per cell [lines]"], ["key", "told", "told"]),
                  "rows": [[1, 0.5, 0.0], [64, 3.0, 0.0]]},
-                {"kind": "facts", "facts": {"huge_pages": "yes"}},
+                {"kind": "facts", "facts": {"huge_pages": "yes"}, "times": {}},
             ],
         })
     }
@@ -199,11 +225,17 @@ pub(crate) mod tests {
         assert!(error_of("{\"command\": \"latch\"}").contains("is no report of latchkv-bench"));
         let other = error_of("{\"format\": \"latchkv-bench\", \"version\": 999}");
         assert!(other.contains("version 999") && other.contains("measure again"), "{other}");
-        let damaged = error_of(&json!({"format": "latchkv-bench", "version": 1}).to_string());
+        let damaged =
+            error_of(&json!({"format": "latchkv-bench", "version": report::VERSION}).to_string());
         assert!(damaged.contains("damaged"), "{damaged}");
         let mut ragged = sample(1.0, None, true);
         ragged["sections"][1]["rows"][0] = json!([1]);
         assert!(error_of(&ragged.to_string()).contains("rows of another length"));
+        let mut twice = sample(1.0, None, true);
+        twice["sections"][1]["rows"][1] = twice["sections"][1]["rows"][0].clone();
+        assert!(error_of(&twice.to_string()).contains("two rows \"2, latch\""));
+        let older = sample(1.0, None, true).to_string().replace("\"version\":2", "\"version\":1");
+        assert!(error_of(&older).contains("of version 1 of the format"));
         let mut gaps = sample(1.0, None, true);
         gaps["sections"][0]["variants"][0]["ns_per_op_rounds"] = json!([1.0]);
         assert!(error_of(&gaps.to_string()).contains("has gaps"));
@@ -214,5 +246,43 @@ pub(crate) mod tests {
         let file: File = serde_json::from_value(sample(1.0, Some("by qemu"), false)).expect("one");
         let warning = file.warning();
         assert!(warning.contains("by qemu") && warning.contains("partial"), "{warning}");
+    }
+
+    #[test]
+    fn what_should_not_count_is_marked() {
+        let warned = |change: &dyn Fn(&mut Value)| {
+            let mut value = sample(1.0, None, true);
+            change(&mut value);
+            serde_json::from_value::<File>(value).expect("a report").warning()
+        };
+        assert_eq!(warned(&|_| {}), "");
+        assert!(warned(&|file| file["options"]["quick"] = true.into()).contains("--quick"));
+        let debug = warned(&|file| file["machine"]["profile"] = "debug opt-level=0".into());
+        assert!(debug.contains("debug build"), "{debug}");
+        assert!(warned(&|file| file["options"]["scale"] = 0.1.into()).contains("scaled to 0.1"));
+        let tmpfs = |file: &mut Value| file["machine"]["file_system"] = "tmpfs, none".into();
+        assert!(warned(&tmpfs).contains("in memory"));
+        let lazy = |file: &mut Value| {
+            tmpfs(file);
+            file["options"]["durability"] = "None".into();
+        };
+        assert_eq!(warned(&lazy), "");
+    }
+
+    #[test]
+    fn the_newest_is_so_by_the_second_and_of_equals_the_last_name() {
+        let file = |name: &str, date: &str| {
+            let mut value = sample(1.0, None, true);
+            value["machine"]["date"] = date.into();
+            let file: File = serde_json::from_value(value).expect("a report");
+            File { name: name.into(), ..file }
+        };
+        let mut files = [
+            file("a", "2026-01-02T03:04:05Z"),
+            file("c", "2026-01-02T03:04:05Z"),
+            file("b", "2026-01-02T03:04:06Z"),
+        ];
+        files.sort_by(newest_first);
+        assert_eq!(files.map(|file| file.name), ["b", "c", "a"]);
     }
 }

@@ -9,7 +9,7 @@ use super::file::File;
 use super::plot::{self, GRID, INK};
 use super::side::{self, Sided};
 use crate::Fail;
-use crate::report::{Cell, Table};
+use crate::table::{Cell, Table};
 use std::fmt::Write as _;
 
 /// Tables with more rows are folded, if there is a plot above.
@@ -111,7 +111,7 @@ fn table(table: &Table, page: &mut String) -> Result<(), Fail> {
     let class = |at: usize| if numeric[at] { " class=\"n\"" } else { "" };
     page.push_str("<div class=\"wide\"><table>\n<tr>");
     for (at, column) in table.columns.iter().enumerate() {
-        write!(page, "<th{}>{}</th>", class(at), escape(column))?;
+        write!(page, "<th{}>{}</th>", class(at), escape(&column.name))?;
     }
     page.push_str("</tr>\n");
     for row in &table.rows {

@@ -8,10 +8,10 @@
 //!
 //! What is outside of the marks stays byte by byte as it is.
 
-use super::file::File;
+use super::file::{File, newest_first};
 use super::side::{self, Sided};
 use crate::Fail;
-use crate::report::{Cell, Table};
+use crate::table::{Cell, Table};
 use std::fmt::Write as _;
 
 const BEGIN: &str = "<!-- latchkv-bench: ";
@@ -43,7 +43,7 @@ fn table(table: &Table) -> String {
     let row = |cells: &mut dyn Iterator<Item = String>| {
         cells.fold("|".to_owned(), |row, cell| row + " " + &cell.replace('|', "\\|") + " |") + "\n"
     };
-    let mut text = row(&mut table.columns.iter().cloned());
+    let mut text = row(&mut table.columns.iter().map(|column| column.name.clone()));
     let numbers = |at: usize| {
         table.rows.iter().any(|row| matches!(row[at], Cell::Count(_) | Cell::Number(_)))
     };
@@ -84,7 +84,7 @@ fn section(mark: &str, groups: &[Vec<File>]) -> Result<String, Fail> {
     let (command, title) =
         mark.split_once(" / ").ok_or_else(|| format!("\"{mark}\" is not \"COMMAND / TITLE\""))?;
     let group = groups.iter().find(|files| files.iter().any(|file| file.command == command));
-    let newest = group.and_then(|files| files.iter().max_by_key(|file| file.machine("date")));
+    let newest = group.and_then(|files| files.iter().min_by(|one, other| newest_first(one, other)));
     let file = newest.ok_or_else(|| format!("there is no file of `{command}`"))?;
     let sections = side::sections(std::slice::from_ref(file));
     let found = sections.iter().find(|sided| sided.table.title.starts_with(title));
@@ -93,6 +93,7 @@ fn section(mark: &str, groups: &[Vec<File>]) -> Result<String, Fail> {
     let mut text = table(section);
     let of = ["date", "cpu", "cores", "kernel"].map(|name| file.machine(name));
     let [date, cpu, cores, kernel] = of;
+    let date = date.split('T').next().unwrap_or_default();
     write!(
         text,
         "\n*{}: `latchkv-bench {command}`, {date}, {cpu}, {cores} cores, Linux {kernel}",

@@ -1,19 +1,17 @@
 //! Files of one command side by side: each section once, with a column a machine and their ratios.
 //!
 //! Machines are called A, B, C .. in the order of the files. Sections belong together by kind and title, rows of a
-//! table by the cells that name them: those up to the first column of text and the texts next to it, or the first
-//! cell if there is no text. A section that a file does not have leaves its column empty.
+//! table by its keys. A section that a file does not have leaves its column empty. What an emulated machine cannot know is
+//! withheld by the kind of its column, and the times of facts are.
 //!
-//! Rounds of two machines are not pairs. The ratio of two medians has an interval all the same: both are resampled,
-//! each from its own rounds.
+//! Rounds of two machines are not pairs. The ratio of two medians has an interval all the same, from those of both.
 
 use super::file::{File, Section, plain};
 use super::plot::{Bar, Bars, Chart, Line, Lines};
-use crate::report::{Cell, Table};
-use crate::rounds::{self, Ratio, Series};
+use crate::interval::{self, Ratio, unpaired};
+use crate::rounds::Series;
+use crate::table::{Cell, Column, Kind, Table, WITHHELD};
 
-/// In the place of a figure that means nothing, as its machine was emulated.
-const WITHHELD: &str = "withheld";
 /// Rows that a plot of bars has at most.
 const BARS_MAX: usize = 40;
 
@@ -30,6 +28,11 @@ pub(crate) fn letter(at: usize) -> String {
         .ok()
         .filter(|&at| at < 26)
         .map_or_else(|| format!("M{}", at + 1), |at| char::from(b'A' + at).to_string())
+}
+
+/// Columns of a table that is made here: what was to be withheld is by then.
+fn columns(names: impl IntoIterator<Item = String>) -> Vec<Column> {
+    names.into_iter().map(|name| Column::new(name, Kind::Told)).collect()
 }
 
 /// What was compared: a row a file.
@@ -51,7 +54,7 @@ pub(crate) fn options(files: &[File]) -> Option<Table> {
     names.sort();
     names.dedup();
     let mut table = Table::new("options in which they differ", &[]);
-    table.columns = ["option".into()].into_iter().chain((0..files.len()).map(letter)).collect();
+    table.columns = columns(["option".into()].into_iter().chain((0..files.len()).map(letter)));
     for name in names {
         let of = |file: &File| file.options.get(name).map(plain);
         if files.iter().any(|file| of(file) != of(&files[0])) {
@@ -115,44 +118,42 @@ fn sided(sections: &[Option<&Section>], emulated: &[bool]) -> Option<Sided> {
                 .collect();
             Some(sided_tables(first, &all, emulated))
         }
-        Section::Facts { .. } => Some(sided_facts(sections)),
+        Section::Facts { .. } => Some(sided_facts(sections, emulated)),
     }
 }
 
-fn sided_facts(sections: &[Option<&Section>]) -> Sided {
+fn sided_facts(sections: &[Option<&Section>], emulated: &[bool]) -> Sided {
     let mut table = Table::new("facts", &[]);
-    table.columns = ["what".into()].into_iter().chain((0..sections.len()).map(letter)).collect();
-    let facts = |at: usize| match sections[at] {
-        Some(Section::Facts { facts }) => Some(facts),
-        _ => None,
+    table.columns = columns(["what".into()].into_iter().chain((0..sections.len()).map(letter)));
+    // The two maps of a file, which have no name in common.
+    let maps = |at: usize| {
+        let both = match sections[at] {
+            Some(Section::Facts { facts, times }) => Some([(facts, false), (times, true)]),
+            _ => None,
+        };
+        both.into_iter().flatten()
     };
     let mut names: Vec<&String> = Vec::new();
-    for name in (0..sections.len()).filter_map(facts).flat_map(|facts| facts.keys()) {
+    for name in (0..sections.len()).flat_map(maps).flat_map(|(map, _)| map.keys()) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
     for name in names {
-        let of = |at| Cell::from(facts(at).and_then(|facts| facts.get(name)).map(plain));
+        let of = |at: usize| {
+            let mut found = maps(at).filter_map(|(map, is_time)| Some((map.get(name)?, is_time)));
+            match found.next() {
+                Some((_, true)) if emulated[at] => WITHHELD.into(),
+                found => Cell::from(found.map(|(value, _)| plain(value))),
+            }
+        };
         table.push([name.as_str().into()].into_iter().chain((0..sections.len()).map(of)));
     }
     Sided { table, chart: None }
 }
 
-/// How many times the figure of the first the second is, each a median of rounds of its own.
-fn unpaired(first: &[f64], second: &[f64]) -> Ratio {
-    let median = rounds::median(second) / rounds::median(first);
-    let (mut first, second) = (rounds::medians(first), rounds::medians(second));
-    // Both are sorted: one of them in another order makes the two independent.
-    fastrand::Rng::with_seed(0x7369_6465).shuffle(&mut first);
-    let mut ratios: Vec<f64> =
-        second.iter().zip(&first).map(|(second, first)| second / first).collect();
-    ratios.sort_by(f64::total_cmp);
-    rounds::interval(median, &ratios)
-}
-
 fn with_interval(ratio: Ratio) -> Cell {
-    format!("{:.3} ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high).into()
+    ratio.to_string().into()
 }
 
 fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided {
@@ -162,15 +163,15 @@ fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided
             names.push(name);
         }
     }
-    let mut columns = vec!["variant".to_owned()];
+    let mut headings = vec!["variant".to_owned()];
     for at in 0..all.len() {
-        columns.push(format!("{} [ns/op]", letter(at)));
-        columns.push(format!("{}, time x first", letter(at)));
+        headings.push(format!("{} [ns/op]", letter(at)));
+        headings.push(format!("{}, time x first", letter(at)));
     }
-    columns.extend((1..all.len()).map(|at| format!("{}/A", letter(at))));
+    headings.extend((1..all.len()).map(|at| format!("{}/A", letter(at))));
     let note = "in brackets the 95 % interval; above 1 is slower";
     let mut table = Table::new(title, &[]).note(note);
-    table.columns = columns;
+    table.columns = columns(headings);
     let mut bars = Bars { label: "nanoseconds an operation".into(), rows: Vec::new() };
     for name in names {
         let rounds_of = |at: usize| {
@@ -182,7 +183,7 @@ fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided
         let mut row_bars = Vec::new();
         for at in 0..all.len() {
             row_bars.push(rounds_of(at).map(|(series, which)| {
-                let Ratio { median, low, high } = rounds::bootstrap(&series.ns[which]);
+                let Ratio { median, low, high, .. } = interval::of_median(&series.ns[which]);
                 Bar { value: median, low, high }
             }));
             match rounds_of(at) {
@@ -210,25 +211,9 @@ fn sided_series(title: &str, all: &[Option<Series>], emulated: &[bool]) -> Sided
     Sided { table, chart: bars.some() }
 }
 
-/// How many columns at the left of a table name its rows.
-fn key_columns(table: &Table) -> usize {
-    let text = |at: usize| table.rows.iter().any(|row| matches!(row[at], Cell::Text(_)));
-    match (0..table.columns.len()).find(|&at| text(at)) {
-        Some(first) => first + (first..table.columns.len()).take_while(|&at| text(at)).count(),
-        None => 1.min(table.columns.len()),
-    }
-}
-
 /// The unit in the brackets at the end of a column's name.
 fn unit(column: &str) -> Option<&str> {
     column.strip_suffix(']')?.rsplit_once('[').map(|(_, unit)| unit)
-}
-
-/// Whether figures of a column are times, or come from times: an emulated machine has none.
-fn is_time(column: &str) -> bool {
-    let unit = unit(column).unwrap_or_default();
-    let names = ["ns", "us", "ms", "s", "min", "h", "cycles", "x", "tpmC"];
-    names.contains(&unit) || unit.contains("/s") || unit.contains("ns/") || unit.contains("/min")
 }
 
 fn number(cell: &Cell) -> Option<f64> {
@@ -239,27 +224,33 @@ fn number(cell: &Cell) -> Option<f64> {
     }
 }
 
-/// The cell of a file in a row: by the row's key, the name of the column, and whether it may be told.
+/// The cell of a file in a row: by the row's keys, the name of the column, and whether it may be told.
 fn cell_of(table: Option<&Table>, key: &[Cell], column: &str, emulated: bool) -> Cell {
     let found = table.and_then(|table| {
-        let at = table.columns.iter().position(|name| name == column)?;
-        table.rows.iter().find(|row| row.starts_with(key)).map(|row| row[at].clone())
+        let at = table.columns.iter().position(|other| other.name == column)?;
+        let row = table.rows.iter().find(|row| row[..table.keys()] == *key)?;
+        let mut cell = row[at].clone();
+        if emulated {
+            table.columns[at].withhold(&mut cell);
+        }
+        Some(cell)
     });
-    match found {
-        Some(cell) if emulated && is_time(column) && number(&cell).is_some() => WITHHELD.into(),
-        other => other.unwrap_or(Cell::None),
-    }
+    found.unwrap_or(Cell::None)
 }
 
 fn sided_tables(first: &Table, all: &[Option<&Table>], emulated: &[bool]) -> Sided {
-    let keys = key_columns(first);
+    let keys = first.keys();
     let mut rows: Vec<&[Cell]> = Vec::new();
-    for row in all.iter().flatten().flat_map(|table| &table.rows) {
-        let key = &row[..keys.min(row.len())];
-        if !rows.contains(&key) {
-            rows.push(key);
+    for table in all.iter().flatten() {
+        for row in &table.rows {
+            let key = &row[..table.keys()];
+            if !rows.contains(&key) {
+                rows.push(key);
+            }
         }
     }
+    // A table of another shape has no row in common with the first one.
+    rows.retain(|key| key.len() == keys);
     let cell = |at: usize, key: &[Cell], column: &str| cell_of(all[at], key, column, emulated[at]);
     let values = &first.columns[keys..];
     let mut table = Table::new(first.title.clone(), &[]).note(first.note.clone());
@@ -267,19 +258,20 @@ fn sided_tables(first: &Table, all: &[Option<&Table>], emulated: &[bool]) -> Sid
     if all.len() == 1 {
         table.columns.extend_from_slice(values);
         for key in &rows {
-            let cells = values.iter().map(|column| cell(0, key, column));
+            let cells = values.iter().map(|column| cell(0, key, &column.name));
             table.push(key.iter().cloned().chain(cells));
         }
     } else {
-        table.columns.push("figure".into());
-        table.columns.extend((0..all.len()).map(letter));
-        table.columns.extend((1..all.len()).map(|at| format!("{}/A", letter(at))));
+        let letters = (0..all.len()).map(letter);
+        let ratios = (1..all.len()).map(|at| format!("{}/A", letter(at)));
+        table.columns.push(Column::new("figure", Kind::Key));
+        table.columns.extend(columns(letters.chain(ratios)));
         for key in &rows {
-            for column in values {
-                let cells: Vec<Cell> = (0..all.len()).map(|at| cell(at, key, column)).collect();
+            for Column { name, .. } in values {
+                let cells: Vec<Cell> = (0..all.len()).map(|at| cell(at, key, name)).collect();
                 let ratio = |at: usize| Some(number(&cells[at])? / number(&cells[0])?);
                 let ratios: Vec<Cell> = (1..all.len()).map(|at| ratio(at).into()).collect();
-                let figure = [Cell::from(column.as_str())];
+                let figure = [Cell::from(name.as_str())];
                 table.push(key.iter().cloned().chain(figure).chain(cells).chain(ratios));
             }
         }
@@ -299,15 +291,15 @@ fn chart(
     files: usize,
     figure: &Figure<'_>,
 ) -> Option<Chart> {
-    let values = &table.columns[keys..];
-    let shown = values.iter().find(|column| {
+    let values: Vec<&String> = table.columns[keys..].iter().map(|column| &column.name).collect();
+    let &shown = values.iter().find(|column| {
         rows.iter().any(|key| (0..files).any(|at| figure(at, key, column).is_some()))
     })?;
     let x_of = |key: &[Cell]| key.first().and_then(number);
     if keys == 1 && rows.len() > 1 && rows.iter().all(|key| x_of(key).is_some()) {
         let mut lines = Vec::new();
         let same_unit = values.iter().filter(|column| unit(column) == unit(shown));
-        for (which, column) in same_unit.enumerate() {
+        for (which, &column) in same_unit.enumerate() {
             for file in 0..files {
                 let points = rows
                     .iter()
@@ -319,9 +311,9 @@ fn chart(
             }
         }
         let y = unit(shown).unwrap_or(shown).to_owned();
-        return Lines { x: table.columns[0].clone(), y, lines }.some();
+        return Lines { x: table.columns[0].name.clone(), y, lines }.some();
     }
-    if rows.len() > BARS_MAX {
+    if keys == 0 || rows.len() > BARS_MAX {
         return None;
     }
     let mut bars = Bars { label: shown.clone(), rows: Vec::new() };
@@ -343,8 +335,12 @@ mod tests {
     }
 
     fn text(table: &Table, row: usize, column: &str) -> String {
-        let at = table.columns.iter().position(|name| name == column).expect("a column");
+        let at = table.columns.iter().position(|of| of.name == column).expect("a column");
         table.rows[row][at].to_string()
+    }
+
+    fn names(table: &Table) -> Vec<&str> {
+        table.columns.iter().map(|column| column.name.as_str()).collect()
     }
 
     #[test]
@@ -359,7 +355,7 @@ mod tests {
         assert!(text(series, 1, "B/A").starts_with("2.000 ("));
         assert!(text(series, 1, "B, time x first").starts_with("2.000 ("));
         let waits = &sided[1].table;
-        assert_eq!(waits.columns, ["threads", "lock", "figure", "A", "B", "B/A"]);
+        assert_eq!(names(waits), ["threads", "lock", "figure", "A", "B", "B/A"]);
         assert_eq!((text(waits, 0, "B"), text(waits, 0, "B/A")), ("3.000".into(), "2.000".into()));
         assert_eq!((text(waits, 2, "A"), text(waits, 2, "B/A")), ("-".into(), "-".into()));
         assert!(matches!(sided[2].chart, Some(Chart::Lines(_))));
@@ -396,7 +392,7 @@ mod tests {
     #[test]
     fn one_file_keeps_the_columns_of_its_tables() {
         let sided = sections(&files(&[sample(1.0, None, true)]));
-        assert_eq!(sided[1].table.columns, ["threads", "lock", "p50 [us]", "writes"]);
+        assert_eq!(names(&sided[1].table), ["threads", "lock", "p50 [us]", "writes"]);
         assert_eq!(sided[1].table.rows.len(), 2);
     }
 
@@ -409,24 +405,51 @@ mod tests {
         assert_eq!((text(&table, 0, "A"), text(&table, 0, "B")), ("20".into(), "4".into()));
     }
 
+    /// A report with this table alone.
+    fn with(table: &Table, emulated: Option<&str>) -> serde_json::Value {
+        let mut file = sample(1.0, emulated, true);
+        let mut section = serde_json::to_value(table).expect("a table");
+        section["kind"] = "table".into();
+        file["sections"] = vec![section].into();
+        file
+    }
+
     #[test]
-    fn units_tell_times_from_counts() {
-        assert!(
-            ["p50 [us]", "rate [op/s]", "cost [ns/op]", "whole [cycles]"]
-                .iter()
-                .all(|name| is_time(name))
-        );
-        assert!(
-            !["writes", "lines [transfers/op]", "size [MiB]", "readers [%]"]
-                .iter()
-                .any(|name| is_time(name))
+    fn rows_that_differ_in_a_later_key_are_all_kept_and_meet() {
+        let mut table = Table::new("syncs", &["engine", "writers", "calls"]).keyed_by(2).all_told();
+        for writers in [1_u64, 64] {
+            table.push(["latchkv".into(), writers.into(), 1.5.into()]);
+        }
+        let alone = sections(&files(&[with(&table, None)]));
+        assert_eq!(alone[0].table.rows, table.rows);
+        table.rows[1][2] = 3.0.into();
+        let both = sections(&files(&[with(&table, None), with(&table, None)]));
+        assert_eq!(both[0].table.rows.len(), 2);
+        assert_eq!(
+            (text(&both[0].table, 1, "writers"), text(&both[0].table, 1, "B/A")),
+            ("64".into(), "1.000".into())
         );
     }
 
     #[test]
-    fn an_unpaired_ratio_of_equal_rounds_has_no_winner() {
-        let rounds: Vec<f64> = (0..21).map(|at| 10.0 + f64::from(at % 5)).collect();
-        let ratio = unpaired(&rounds, &rounds);
-        assert!(ratio.median == 1.0 && ratio.low < 1.0 && ratio.high > 1.0, "{ratio:?}");
+    fn rates_of_two_machines_meet_in_the_one_row_of_a_table_without_keys() {
+        let of = |rate: f64| {
+            let mut table = Table::new("all", &["rate [1/s]", "pages"]).told(&["pages"]);
+            table.push([rate.into(), 7_u64.into()]);
+            table
+        };
+        let both = sections(&files(&[with(&of(100.0), None), with(&of(50.0), None)]));
+        assert_eq!((names(&both[0].table)[0], both[0].table.rows.len()), ("figure", 2));
+        assert_eq!(text(&both[0].table, 0, "B/A"), "0.500");
+        let emulated = sections(&files(&[with(&of(100.0), Some("q"))]));
+        assert_eq!(emulated[0].table.rows, [[Cell::from(WITHHELD), 7_u64.into()]]);
+    }
+
+    #[test]
+    fn times_among_facts_of_an_emulated_machine_are_withheld() {
+        let mut file = sample(1.0, Some("q"), true);
+        file["sections"][3]["times"] = serde_json::json!({"seconds": 2.5});
+        let facts = &sections(&files(&[file]))[3].table;
+        assert_eq!((text(facts, 0, "A"), text(facts, 1, "A")), ("yes".into(), WITHHELD.into()));
     }
 }

@@ -34,6 +34,7 @@ mod validate;
 
 use crate::Fail;
 use crate::data::Data;
+use crate::given::{MIB_MAX, RECORDS_MAX, up_to};
 use crate::progress;
 use crate::report::{Cell, Output, Report, Table, need_room};
 use crate::rounds::Timing;
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [LineBytes::B64, LineBytes::B128])]
     line: Vec<LineBytes>,
     /// Private cache of a core, in KiB; 0 for one without a limit
-    #[arg(long, value_delimiter = ',', default_values_t = [512])]
+    #[arg(long, value_delimiter = ',', default_values_t = [512], value_parser = clap::value_parser!(u64).range(0..=1 << 40))]
     cache_kib: Vec<u64>,
     /// How operations of different cores are interleaved
     #[arg(long, value_enum, default_value_t = Schedule::Mixed)]
@@ -71,10 +72,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(2..))]
     lookups: u64,
     /// Records of the database
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 200_000, value_parser = up_to::<u64>(RECORDS_MAX))]
     records: u64,
     /// Cache of the database, in MiB; must hold all
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Point reads of a core; as with look-ups
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(2..))]
@@ -184,7 +185,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         "cores": plan.cores, "socket_cores": plan.socket_cores, "line_bytes": plan.line_bytes,
         "cache_kib": plan.cache_kib, "schedule": format!("{:?}", plan.schedule), "pages": args.pages,
         "lookups_a_core": plan.lookups, "records": plan.data.records, "reads_a_core": plan.reads,
-        "theta": args.theta, "seed": plan.seed, "quick": args.output.quick,
+        "theta": args.theta, "seed": plan.seed, "validate": args.validate,
     });
     let mut report = Report::start("coherence", options, &args.output)?;
     let hashes = Hash::all(args.pages)?;
@@ -211,10 +212,10 @@ fn engine(
     report: &mut Report,
 ) -> Result<(), Fail> {
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), plan.data.raw_bytes() * 3)?;
+    need_room(scratch.path(), plan.data.raw_bytes() * 3, "--records")?;
     let path = scratch.path().join("db");
     let options = super::options(16 << 10, args.cache_mib);
-    subjects::load(&path, &options, &plan.data)?;
+    subjects::load(&path, &options, &plan.data, report)?;
     for (popularity, draws) in by_popularity {
         let lists = draws.lists(plan.cores_max(), plan.reads, plan.seed);
         let subjects = Way::all().into_iter().map(|way| {
@@ -275,7 +276,7 @@ fn by_cores(plan: &Plan, title: &str, all: &[Replayed], which: usize) -> Table {
     let counts: Vec<String> = plan.cores.iter().map(|cores| format!("{cores} cores")).collect();
     let mut columns = vec!["line transfers an operation"];
     columns.extend(counts.iter().map(String::as_str));
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(title, &columns).keyed_by(1).all_told();
     for subject in all {
         let cells = subject.tallies[which].iter().map(|tally| Cell::from(tally.an_op(tally.all())));
         table.push([Cell::from(subject.name.clone())].into_iter().chain(cells));
@@ -298,9 +299,10 @@ fn parts(plan: &Plan, title: &str, all: &[Replayed], which: usize) -> Table {
         "taken an RMW",
         "busiest line",
     ];
-    let mut table = Table::new(title, &columns).note(
+    let table = Table::new(title, &columns).note(
         "taken: copies in other caches had to go; busiest line: its share, one after the other",
     );
+    let mut table = table.keyed_by(1).all_told();
     for subject in all {
         let Some(tally) = subject.tallies[which].last() else { continue };
         let an_op = |count| Cell::from(tally.an_op(count));

@@ -17,6 +17,7 @@ use crate::data::Data;
 use crate::engines::Touch;
 use crate::engines::ours::{self, Access, Order, Ours};
 use crate::engines::store::Reader as _;
+use crate::report::Report;
 use latchkv::{Options, PageHashLatches};
 use latchkv_alloc::{Region, RegionOptions};
 use latchkv_latch::{LatchPlacement, Line64, PageHash};
@@ -112,9 +113,13 @@ impl Way {
 }
 
 /// Makes the database that [`Reads::open`] opens.
-pub(crate) fn load(path: &Path, options: &Options, data: &Data) -> Result<(), Fail> {
-    ours::load(path, options, data, Order::Sorted)?.report(data);
-    Ok(())
+pub(crate) fn load(
+    path: &Path,
+    options: &Options,
+    data: &Data,
+    report: &mut Report,
+) -> Result<(), Fail> {
+    ours::load(path, options, data, Order::Sorted)?.tell(data, report)
 }
 
 impl Reads {

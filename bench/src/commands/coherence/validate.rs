@@ -12,8 +12,9 @@ use super::draws::Draws;
 use super::replay::{Lined, Schedule};
 use super::subjects::Hash;
 use crate::Fail;
+use crate::interval::Ratio;
 use crate::report::{Cell, Report, Table};
-use crate::rounds::{self, Ratio, Variant};
+use crate::rounds::{self, Variant};
 
 /// Difference in transfers an operation below which two are predicted alike.
 const ALIKE: f64 = 0.1;
@@ -25,6 +26,8 @@ enum Verdict {
     No,
     /// The interval holds 1.
     Noise,
+    /// There is no interval.
+    TooFewRounds,
     /// Nothing was predicted.
     Alike,
 }
@@ -35,6 +38,8 @@ impl Verdict {
     fn of(fewer: f64, time: Ratio) -> Verdict {
         if fewer.abs() < ALIKE {
             Verdict::Alike
+        } else if !time.is_sure {
+            Verdict::TooFewRounds
         } else if time.low <= 1.0 && time.high >= 1.0 {
             Verdict::Noise
         } else if (time.high < 1.0) == (fewer > 0.0) {
@@ -49,6 +54,7 @@ impl Verdict {
             Verdict::Yes => "yes",
             Verdict::No => "no",
             Verdict::Noise => "not told: within the noise",
+            Verdict::TooFewRounds => "not told: too few rounds",
             Verdict::Alike => "predicted alike",
         }
     }
@@ -95,7 +101,9 @@ pub(super) fn run(
     })?;
     report.series("two threads, page-hash look-ups, uniform", &series)?;
 
-    let mut note = String::from("ratio: time of the second over that of the first, two threads");
+    let mut note = String::from(
+        "ratio: time of the second over that of the first, two threads, with its 95 % interval",
+    );
     if let Some(list) = siblings() {
         note += &format!("; processors {list} share a core here, and between them no line moves");
     }
@@ -105,11 +113,14 @@ pub(super) fn run(
         "transfers of the first",
         "of the second",
         "ratio",
-        "low 95 %",
-        "high 95 %",
+        "low",
+        "high",
         "as predicted",
     ];
-    let mut table = Table::new("order of the model and of two threads", &columns).note(note);
+    let mut table = Table::new("order of the model and of two threads", &columns)
+        .note(note)
+        .keyed_by(2)
+        .told(&["transfers of the first", "of the second"]);
     for base in 0..hashes.len() {
         for other in base + 1..hashes.len() {
             let time = series.ratio(other, base);
@@ -139,7 +150,7 @@ mod tests {
     use super::*;
 
     fn ratio(low: f64, high: f64) -> Ratio {
-        Ratio { median: (low + high) / 2.0, low, high }
+        Ratio { median: (low + high) / 2.0, low, high, is_sure: true }
     }
 
     #[test]
@@ -150,5 +161,7 @@ mod tests {
         assert_eq!(Verdict::of(-1.0, ratio(0.5, 0.9)), Verdict::No);
         assert_eq!(Verdict::of(1.0, ratio(0.9, 1.1)), Verdict::Noise);
         assert_eq!(Verdict::of(0.05, ratio(0.5, 0.6)), Verdict::Alike);
+        let few = Ratio { is_sure: false, ..ratio(0.5, 0.9) };
+        assert_eq!(Verdict::of(1.0, few), Verdict::TooFewRounds);
     }
 }

@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let args = &args.settled();
     let scratch = args.output.scratch()?;
     let data = args.data.data();
-    report::need_room(scratch.path(), args.room(&data))?;
+    report::need_room(scratch.path(), args.room(&data), "--records or --scale")?;
     let engines: Vec<&str> = args.engines.iter().map(|kind| kind.name()).collect();
     let options = json!({
         "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,

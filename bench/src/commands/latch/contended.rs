@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! round 0 (thrown away)   A B C      a slice each: the threads start together, and stop when the time is up
-//! round 1                 B C A
+//! round 1                 C B A      and so on, as `rounds::turns` says
 //! afterwards              A B C      a slice each with every operation timed: how long one may take
 //! ```
 //!
@@ -20,9 +20,8 @@
 use super::places::{Contender, Op, Spread};
 use super::section::Section;
 use crate::rounds::{self, Series};
-use crate::{Fail, latency};
+use crate::{Fail, interval, latency, team};
 use hdrhistogram::Histogram;
-use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -116,7 +115,7 @@ pub(super) fn run(scene: &Scene<'_>, pace: Pace) -> Result<Outcome, Fail> {
     for (contender, &writes) in contenders.iter().zip(&writes) {
         contender.check(writes)?;
     }
-    let served = served.iter().map(|rounds| rounds::median(rounds)).collect();
+    let served = served.iter().map(|rounds| interval::median(rounds)).collect();
     Ok(Outcome { series, served, waits, operations })
 }
 
@@ -128,28 +127,18 @@ fn contend(
     length: Duration,
     timed: bool,
 ) -> Result<Vec<Share>, Fail> {
-    let (ready, stop) = (Barrier::new(tables.len() + 1), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = tables
-            .iter()
-            .map(|ops| {
-                let (ready, stop) = (&ready, &stop);
-                scope.spawn(move || {
-                    let waits = timed.then(latency::histogram);
-                    ready.wait();
-                    work(contender, ops, section, stop, waits)
-                })
-            })
-            .collect();
-        ready.wait();
+    let stop = AtomicBool::new(false);
+    let thread = |at: usize, member: &team::Member<'_>| {
+        let waits = timed.then(latency::histogram);
+        member.begin()?;
+        Ok(work(contender, &tables[at], section, &stop, waits))
+    };
+    let until_time_is_up = || {
         std::thread::sleep(length);
         // Relaxed, here and where it is read: nothing is told by it but that time is up.
         stop.store(true, Relaxed);
-        workers
-            .into_iter()
-            .map(|worker| worker.join().map_err(|_| "a thread of the benchmark panicked".into()))
-            .collect()
-    })
+    };
+    Ok(team::run(tables.len(), thread, until_time_is_up)?.0)
 }
 
 /// What one thread does until it is to stop.

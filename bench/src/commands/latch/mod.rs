@@ -24,7 +24,7 @@ mod uncontended;
 
 use crate::report::{Cell, Output, Report, Table};
 use crate::rounds::{Series, Timing};
-use crate::{Fail, emulation, latency};
+use crate::{Fail, emulation, latency, machine};
 use contended::{Outcome, Pace, Scene};
 use places::{Contender, Kind, Spread};
 use section::{Calibration, Section};
@@ -108,8 +108,7 @@ impl Args {
             args.places = vec![Spread::Hot, Spread::Zipf];
         }
         if args.threads.is_empty() {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            args.threads = thread_counts(u16::try_from(cores).unwrap_or(u16::MAX));
+            args.threads = thread_counts(u16::try_from(machine::cores()).unwrap_or(u16::MAX));
         }
         args
     }
@@ -171,7 +170,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let ran = emulated.map(|by| {
         println!("\ntimes are withheld: {by}");
         let columns = ["what", "contenders", "operations [checked]"];
-        Table::new("ran in emulation", &columns).note(format!("times are withheld: {by}"))
+        Table::new("ran in emulation", &columns)
+            .note(format!("times are withheld: {by}"))
+            .keyed_by(1)
+            .all_told()
     });
     let mut teller = Teller { report, ran };
     let calibration = Calibration::measure();
@@ -215,7 +217,8 @@ impl Waits {
         let mut columns =
             vec!["threads", "readers [%]", "section [ns]", "contender", "served, least/most"];
         columns.extend(latency::COLUMNS);
-        Waits(Table::new(format!("{title}: service and waits"), &columns).note(
+        let table = Table::new(format!("{title}: service and waits"), &columns).keyed_by(4);
+        Waits(table.note(
             "served: operations of the least served thread over those of the most served, 1 is fair; \
              times are of one operation from asking to its end, its own section included",
         ))

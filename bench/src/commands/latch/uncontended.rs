@@ -13,6 +13,7 @@ use super::cells;
 use super::places::{self, Contender, Kind, Op, Spread};
 use super::section::Section;
 use crate::Fail;
+use crate::interval;
 use crate::report::{Cell, Table};
 use crate::rounds::{self, Series, Timing, Variant};
 
@@ -131,14 +132,15 @@ pub(super) fn cycles(title: &str, Timed { series, chain }: &Timed) -> Option<Tab
     let columns =
         ["operation", "median [cycles]", "low [cycles]", "high [cycles]", "over no lock [cycles]"];
     let mut table = Table::new(format!("{title}, in cycles"), &columns).note(
-        "estimated: a chain of dependent additions takes a cycle each; low and high hold 95 % of the resampled medians",
-    );
+        "estimated: a chain of dependent additions takes a cycle each; low and high are the interval of the median",
+    )
+    .keyed_by(1);
     for which in 0..series.names.len() {
         let cycles = |ns: &dyn Fn(usize) -> f64| {
             let rounds = chain.iter().enumerate();
             let cycles: Vec<f64> =
                 rounds.map(|(round, chain)| ns(round) / (chain / f64::from(CHAIN))).collect();
-            rounds::bootstrap(&cycles)
+            interval::of_median(&cycles)
         };
         let whole = cycles(&|round| series.ns[which][round]);
         let over = bare

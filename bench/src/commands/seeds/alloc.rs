@@ -94,7 +94,9 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     let mut columns = vec!["benchmark", "change", "reported", "old [events/s]", "new [events/s]"];
     columns.extend(GAIN_COLUMNS);
     columns.extend(["old [instructions]", "new [instructions]", "gain [%]"]);
-    let mut table = Rows::new("alloc: 1 thread, plain API", &columns).note(
+    let told = ["reported", "old [instructions]", "new [instructions]", "gain [%]"];
+    let table = Rows::new("alloc: 1 thread, plain API", &columns).keyed_by(2).told(&told);
+    let mut table = table.note(
         "promise: the allocator known to the compiler over the same one hidden from it, which is what the report is \
          about. reference: rows filled through a reference over through a pointer, allocator hidden. arena: over that \
          allocator, both by reference",

@@ -105,7 +105,7 @@ impl Alone {
         columns.extend(GAIN_COLUMNS);
         columns.extend(["a look-up [ns]", "its latch [ns]", "crowded of 1000"]);
         let title = format!("page-hash: look-ups alone, {pages} pages, {threads} thread(s)");
-        let mut table = Table::new(title, &columns).note(
+        let mut table = Table::new(title, &columns).keyed_by(1).note(
             "crowded: met another look-up at the latch, by count; gain: of a latch in each cell",
         );
         for (which, place) in PLACES.into_iter().enumerate() {

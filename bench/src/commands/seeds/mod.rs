@@ -26,6 +26,7 @@ mod tables;
 
 use super::{at_least_one, cores, options};
 use crate::Fail;
+use crate::given::{MIB_MAX, THREADS_MAX, up_to};
 use crate::report::{Cell, Output, Report, need_room};
 use crate::rounds::{Series, Timing};
 use serde_json::json;
@@ -41,13 +42,13 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     records: u32,
     /// Threads of the runs with several; by default as many as there are cores
-    #[arg(long, default_value_t = cores(), value_parser = at_least_one)]
+    #[arg(long, default_value_t = cores(), value_parser = up_to::<usize>(THREADS_MAX))]
     threads: usize,
     /// Count instructions too, by valgrind
     #[arg(long)]
     instructions: bool,
     /// Cache of each database, in MiB
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     #[command(flatten)]
     timing: Timing,
@@ -100,7 +101,7 @@ const ROWS_QUICK: u32 = 20_000;
 impl Setting<'_> {
     /// Options of a database.
     fn options(&self) -> latchkv::Options {
-        options(16384, self.cache_mib).durability(latchkv::Durability::None)
+        options(16384, self.cache_mib)
     }
 
     /// Instructions of each of so many calls in an experiment, if they are counted.
@@ -114,7 +115,7 @@ impl Setting<'_> {
 
 /// Options of a database on which instructions are counted.
 fn counted_options() -> latchkv::Options {
-    options(16384, 64).durability(latchkv::Durability::None)
+    options(16384, 64)
 }
 
 /// What something gains that took `old` and takes `new`, in percent of throughput.
@@ -123,21 +124,15 @@ fn gain_percent(old: f64, new: f64) -> f64 {
 }
 
 /// Columns that [`gain`] fills.
-const GAIN_COLUMNS: [&str; 3] = ["here [%]", "95 % interval [%]", "verdict"];
+const GAIN_COLUMNS: [&str; 3] = ["here [%]", "interval [%]", "verdict"];
 
 /// What variant `new` gains over `old`, in percent of throughput.
 fn gain(series: &Series, old: usize, new: usize) -> [Cell; 3] {
     let ratio = series.ratio(old, new);
     let (low, high) = (gain_percent(ratio.low, 1.0), gain_percent(ratio.high, 1.0));
-    let verdict = if ratio.low > 1.0 {
-        "gain"
-    } else if ratio.high < 1.0 {
-        "loss"
-    } else {
-        "within the noise"
-    };
     let median = gain_percent(ratio.median, 1.0);
-    [median.into(), format!("{low:+.1} to {high:+.1}").into(), verdict.into()]
+    let interval = format!("{low:+.1} to {high:+.1}, {}", ratio.interval());
+    [median.into(), interval.into(), ratio.verdict("gain", "loss").into()]
 }
 
 /// Operations a second of a variant.
@@ -158,11 +153,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     } else {
         (args.records, args.timing)
     };
-    need_room(scratch.path(), STORES_MAX * 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (256 << 20))?;
+    need_room(
+        scratch.path(),
+        STORES_MAX * 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (256 << 20),
+        "--records",
+    )?;
     let given = json!({
         "records": rows, "threads": args.threads, "cache_mib": args.cache_mib,
         "rounds": timing.rounds, "ops_a_round": timing.ops,
-        "clock": format!("{:?}", timing.clock), "instructions": args.instructions, "quick": quick,
+        "clock": format!("{:?}", timing.clock), "instructions": args.instructions, "durability": "None",
     });
     let mut report = Report::start("seeds", given, &args.output)?;
     let instructions = args.instructions && instructions::can_be_counted();
@@ -192,9 +191,9 @@ mod tests {
         let series = Series { names, ns: vec![vec![1.0; 9], vec![2.0; 9]] };
         let [percent, interval, verdict] = gain(&series, 1, 0);
         assert_eq!(percent, Cell::Number(100.0));
-        assert_eq!(interval, Cell::Text("+100.0 to +100.0".into()));
+        assert_eq!(interval, Cell::Text("+100.0 to +100.0, 95 %".into()));
         assert_eq!(verdict, Cell::Text("gain".into()));
         assert_eq!(gain(&series, 0, 1)[2], Cell::Text("loss".into()));
-        assert_eq!(gain(&series, 0, 0)[2], Cell::Text("within the noise".into()));
+        assert_eq!(gain(&series, 0, 0)[2], Cell::Text("no winner: within the noise".into()));
     }
 }

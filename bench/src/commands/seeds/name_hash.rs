@@ -202,7 +202,9 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
     let mut columns = vec!["change", "reported"];
     columns.extend(GAIN_COLUMNS);
     columns.push("in instructions [%]");
-    let mut table = Table::new("name-hash: gains", &columns);
+    let mut table = Table::new("name-hash: gains", &columns)
+        .keyed_by(1)
+        .told(&["reported", "in instructions [%]"]);
     let changes = [
         ("four -> one", Some("+1.7 %: 14593 to 14843 queries/s"), FOUR, ONE),
         #[cfg(feature = "measure")]
@@ -234,7 +236,9 @@ fn ways(series: &rounds::Series, instructions: impl Fn(usize) -> Option<f64>) ->
         "reported [%]",
     ];
     let mut table = Table::new("name-hash: reads by name, 1 thread", &columns)
-        .note("the hash's part is what a query has over one with a ready name");
+        .note("the hash's part is what a query has over one with a ready name")
+        .keyed_by(1)
+        .told(&["instructions", "hash, of instructions [%]", "reported [%]"]);
     for (way, hashing) in HASHINGS.iter().enumerate() {
         let reported = match hashing {
             Hashing::Four => Cell::from("0.84"),

@@ -68,7 +68,7 @@ fn times(
     let title = format!("privilege: sessions, rights lazily over eagerly, {threads} thread(s)");
     let mut columns = vec!["benchmark", "reported", "eager [events/s]", "lazy [events/s]"];
     columns.extend(GAIN_COLUMNS);
-    let mut table = Rows::new(title, &columns);
+    let mut table = Rows::new(title, &columns).keyed_by(1).told(&["reported"]);
     let dir = tempfile::tempdir_in(setting.path)?;
     let ways = CHECKS.map(|check| check.way(threads));
     let stage = Stage::new(dir.path(), &setting.options(), ways)?;
@@ -91,7 +91,9 @@ fn instructions(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail> 
     let Some(counts) = setting.count(Experiment::Privilege, calls)? else { return Ok(()) };
     let columns = ["benchmark", "eager", "lazy", "gain [%]", "share of the check [%]", "reported"];
     let mut table = Rows::new("privilege: instructions an event, 1 thread", &columns)
-        .note("the check's share is what eager has over lazy, of eager");
+        .note("the check's share is what eager has over lazy, of eager")
+        .keyed_by(1)
+        .all_told();
     for (micro, counts) in Micro::WRITING.into_iter().zip(counts.chunks(CHECKS.len())) {
         let [lazy, eager] = [LAZY, EAGER].map(|way| counts[way] as f64 / events(micro) as f64);
         let share = (eager - lazy) / eager * 100.0;

@@ -67,7 +67,8 @@ impl Stage {
         }
         // About as much work a round for each microbenchmark.
         let ops = (setting.timing.ops / micro.rows_an_event()).max(EVENTS_MIN);
-        let timing = Timing { ops, ..setting.timing };
+        let timing = Timing { ops, ..setting.timing }.on(threads);
+        let ops = timing.ops;
         let mut refilled = Ok(());
         let series = rounds::run(timing, threads, &variants, |round| {
             if micro == Micro::Delete && refilled.is_ok() {

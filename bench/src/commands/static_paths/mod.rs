@@ -199,7 +199,8 @@ fn table(cpu: &str, compiler: &Compiler, rows: &[Row<'_>]) -> Table {
         "cycles alone",
         "cycles repeated",
     ];
-    let mut table = Table::new(format!("fast paths on {cpu}"), &columns).note(note);
+    let mut table =
+        Table::new(format!("fast paths on {cpu}"), &columns).note(note).keyed_by(1).all_told();
     for row in rows {
         let cost = |of: fn(&Cost) -> f64| Cell::from(row.cost.as_ref().ok().map(of));
         table.push([

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fa
     let args = &Args { api: Api::Plain, durability: DurabilityArg::Sync, ..args.clone() };
     Stage::load(args, path)?.close()?;
     let columns = ["kill", "threads", "acknowledged orders", "orders after", "open [ms]"];
-    let mut table = Table::new("TPC-C, killed and recovered", &columns).note(
+    let mut table = Table::new("TPC-C, killed and recovered", &columns).keyed_by(2).note(
         "each time all acknowledged orders were there and consistency conditions 1 to 4 held; opening recovers",
     );
     let times = args.kill.unwrap_or(1);

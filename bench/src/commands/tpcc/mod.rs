@@ -15,9 +15,9 @@ mod stage;
 
 use super::{DurabilityArg, HashArgs};
 use crate::engines::api::Api;
+use crate::interval::of_median;
 use crate::latency::{self, cells};
 use crate::report::{Output, Report, Table, need_room};
-use crate::rounds::bootstrap;
 use crate::workloads::tpcc::{Checked, Kind, Scale, WAREHOUSES_MAX};
 use crate::{Fail, progress};
 use drive::{Bound, Measured};
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     let args = &args.settled();
     let scratch = args.output.scratch()?;
-    need_room(scratch.path(), args.bytes())?;
+    need_room(scratch.path(), args.bytes(), "--warehouses or --scale")?;
     let mut report = args.report()?;
     let path = scratch.path().join("db");
     if args.kill.is_some() {
@@ -208,15 +208,15 @@ fn tell(measured: &Measured, threads: usize, report: &mut Report) -> Result<(), 
     let all: u64 = kinds.iter().map(|kind| kind.latency.len()).sum();
     let conflicts: u64 = kinds.iter().map(|kind| kind.conflicts).sum();
     let orders = kinds[Kind::NewOrder as usize].committed;
-    let slices = bootstrap(&measured.slices);
+    let slices = of_median(&measured.slices);
     let title = format!("TPC-C, {threads} thread(s): transactions of all types");
     let mut table = Table::new(
         title,
         &[
             "transactions [1/s]",
             "half seconds, median [1/s]",
-            "low 95 % [1/s]",
-            "high 95 % [1/s]",
+            "low [1/s]",
+            "high [1/s]",
             "New-Orders [1/min]",
             "retried [%]",
             "cpu [us/transaction]",
@@ -226,12 +226,13 @@ fn tell(measured: &Measured, threads: usize, report: &mut Report) -> Result<(), 
             "checkpoints",
         ],
     )
+    .told(&["log [bytes/transaction]"])
     .note(
         "unaudited, without keying and think times: not to be compared with published tpmC. Transactions that \
          are rolled back as the specification wants count among all, not among New-Orders; cpu is that of all \
          threads, those of the engine included",
     );
-    let interval = (measured.slices.len() > 1).then_some(slices);
+    let interval = Some(slices).filter(|slices| slices.is_sure);
     table.push([
         (all as f64 / measured.seconds).into(),
         interval.map(|slices| slices.median).into(),
@@ -250,7 +251,7 @@ fn tell(measured: &Measured, threads: usize, report: &mut Report) -> Result<(), 
     let columns = ["type", "share [%]", "committed", "rolled back", "conflicts retried"];
     let columns: Vec<&str> = columns.into_iter().chain(latency::COLUMNS).collect();
     let title = format!("TPC-C, {threads} thread(s): by type");
-    let mut table = Table::new(title, &columns).note(
+    let mut table = Table::new(title, &columns).keyed_by(1).note(
         "latencies are those of whole transactions, all tries and pauses between them included",
     );
     for ((kind, _), of) in Kind::MIX.into_iter().zip(kinds) {
@@ -272,7 +273,8 @@ fn conditions(checked: Checked, report: &mut Report) -> Result<(), Fail> {
     println!(
         "\nconsistency conditions 1 to 4 hold: {orders} orders, {new_orders} of them new, {order_lines} lines"
     );
-    report.facts(json!({
+    let facts = json!({
         "conditions_hold": true, "orders": orders, "new_orders": new_orders, "order_lines": order_lines,
-    }))
+    });
+    report.facts(facts, json!({}))
 }

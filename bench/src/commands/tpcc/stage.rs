@@ -51,7 +51,8 @@ impl Stage {
     /// What loading took.
     pub(super) fn loaded(&self) -> Result<Table, Fail> {
         let title = "load, one run";
-        let mut table = Table::new(title, &["time [s]", "files [MiB]", "cache used [MiB]"]);
+        let mut table = Table::new(title, &["time [s]", "files [MiB]", "cache used [MiB]"])
+            .told(&["files [MiB]", "cache used [MiB]"]);
         let stats = self.store.db().stats();
         let used = (stats.pool.frames - stats.pool.frames_free) * u64::from(stats.page_bytes);
         table.push([
