@@ -3,13 +3,13 @@
 //! ```text
 //! seeds --instructions            ---valgrind---->   seeds --count alloc
 //!                                                      for each benchmark and way:
-//!   reads the total of each  <---- files ---------       load, warm up, counted { operations }
+//!   reads the total of each  <---- files ---------       load, warm up, counted_by_callgrind { operations }
 //! ```
 //!
-//! callgrind collects only inside [`counted`] (`--toggle-collect`), on the one thread that runs it, so loading and opening
-//! do not show, and writes a file each time that has returned (`--dump-after`). The number differs from run to run only by
-//! what is random in the work: addresses, and what it does for background threads. It says nothing about memory: a missed
-//! cache line is one instruction.
+//! callgrind collects only inside [`counted_by_callgrind`] (`--toggle-collect`), on the one thread that runs it, so loading
+//! and opening do not show, and writes a file each time that has returned (`--dump-after`). The number differs from run to
+//! run only by what is random in the work: addresses, and what it does for background threads. It says nothing about
+//! memory: a missed cache line is one instruction.
 //!
 //! Tested below, but for valgrind itself.
 
@@ -31,9 +31,12 @@ pub(super) fn events(micro: Micro) -> usize {
     (OPERATIONS / micro.rows_an_event()).max(20)
 }
 
-/// Does `work`, which callgrind counts. Not inlined: it is found by its name.
+/// Does `work`, which callgrind counts. Not inlined: it is found by its name, which with debug information is all that
+/// callgrind has of it.
 #[inline(never)]
-pub(super) fn counted(work: &mut dyn FnMut() -> Result<u64, Fail>) -> Result<u64, Fail> {
+pub(super) fn counted_by_callgrind(
+    work: &mut dyn FnMut() -> Result<u64, Fail>,
+) -> Result<u64, Fail> {
     std::hint::black_box(work())
 }
 
@@ -57,7 +60,7 @@ pub(super) fn count(experiment: Experiment, dir: &Path) -> Result<(), Fail> {
     }
 }
 
-/// Instructions of each call of [`counted`] in an experiment, in their order.
+/// Instructions of each call of [`counted_by_callgrind`] in an experiment, in their order.
 ///
 /// # Errors
 /// A child that fails, with what it said; fewer files of callgrind than calls.
@@ -66,7 +69,7 @@ pub(super) fn of(experiment: Experiment, calls: usize, dir: &Path) -> Result<Vec
     let name = value.get_name();
     let files = tempfile::tempdir_in(dir)?;
     let file = files.path().join("callgrind");
-    let function = "*seeds*instructions*counted*";
+    let function = "*counted_by_callgrind*";
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
         .arg(format!("--toggle-collect={function}"))

@@ -17,7 +17,7 @@
 //!
 //! Tested below: the two forms of the old hash agree.
 
-use super::instructions::{self, OPERATIONS, counted};
+use super::instructions::{self, OPERATIONS, counted_by_callgrind};
 use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::Fail;
 use crate::data::{Data, Key};
@@ -268,7 +268,7 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
     for hashing in HASHINGS {
         store.on_session(|session| {
             hashing.queries(session, &warm_up)?;
-            counted(&mut || hashing.queries(session, &keys))
+            counted_by_callgrind(&mut || hashing.queries(session, &keys))
         })?;
     }
     store.close()

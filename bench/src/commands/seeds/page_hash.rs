@@ -17,7 +17,7 @@
 //! With one thread all ways must commit the same transactions and read the same bytes. After TPC-C its consistency
 //! conditions must hold.
 
-use super::instructions::{self, OPERATIONS, counted};
+use super::instructions::{self, OPERATIONS, counted_by_callgrind};
 use super::look_ups::{Alone, of_thousand};
 use super::{Experiment, GAIN_COLUMNS, Setting, counted_options, gain, gain_percent, rate};
 use crate::data::{Data, Key};
@@ -358,7 +358,7 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
         let options = place.options(counted_options());
         let stage = Stage::load(&options, &dir.join(place.name()), Scale::new(1, factor))?;
         stage.transactions(&[1; TRANSACTIONS_COUNTED], true)?;
-        counted(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
+        counted_by_callgrind(&mut || stage.transactions(&[2; TRANSACTIONS_COUNTED], true))?;
         stage.tpcc.check(stage.store.db())?;
     }
     let data = Data { seed: 1, records: u64::from(instructions::ROWS) };
@@ -367,7 +367,7 @@ pub(super) fn count(dir: &Path) -> Result<(), Fail> {
         let path = dir.join(format!("{}, reads", place.name()));
         let (db, tree) = tree(&place.options(counted_options()), &path, &data)?;
         sum(&tree, &warm_up)?;
-        counted(&mut || sum(&tree, &keys))?;
+        counted_by_callgrind(&mut || sum(&tree, &keys))?;
         drop(tree);
         db.close()?;
     }

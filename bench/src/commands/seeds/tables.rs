@@ -7,7 +7,7 @@
 //! Tested through `instructions`, which does each way of each experiment.
 
 use super::Setting;
-use super::instructions::{self, counted};
+use super::instructions::{self, counted_by_callgrind};
 use crate::Fail;
 use crate::engines::api::{Access, Store};
 use crate::rounds::{self, Series, Timing, Variant};
@@ -94,7 +94,7 @@ impl Stage {
             let seeds: Vec<u64> = (0..2 * events as u64).collect();
             let (warm_up, events) = seeds.split_at(events);
             (way.work)(store, &table, micro, warm_up)?;
-            counted(&mut || (way.work)(store, &table, micro, events))?;
+            counted_by_callgrind(&mut || (way.work)(store, &table, micro, events))?;
             table.check(store)?;
         }
         Ok(())
