@@ -24,10 +24,11 @@ mod page_hash;
 mod privilege;
 mod tables;
 
-use super::{at_least_one, cores, options};
+use super::options;
 use crate::Fail;
-use crate::report::{Cell, Output, Report, need_room};
 use crate::given::{MIB_MAX, THREADS_MAX, up_to};
+use crate::machine::cores;
+use crate::report::{Cell, Output, Report, need_room};
 use crate::rounds::{Series, Timing};
 use serde_json::json;
 use std::path::Path;
@@ -153,7 +154,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     } else {
         (args.records, args.timing)
     };
-    need_room(scratch.path(), STORES_MAX * 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (256 << 20), "--records")?;
+    need_room(
+        scratch.path(),
+        STORES_MAX * 3 * ROW_BYTES_ON_DISK * u64::from(rows) + (256 << 20),
+        "--records",
+    )?;
     let given = json!({
         "records": rows, "threads": args.threads, "cache_mib": args.cache_mib,
         "rounds": timing.rounds, "ops_a_round": timing.ops,

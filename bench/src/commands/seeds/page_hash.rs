@@ -169,7 +169,8 @@ pub(super) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<(), Fail
         alone.report(report, pages, threads)?;
         let before = stages.iter().map(|stage| Met::of(stage.store.db())).collect::<Vec<_>>();
         let series = transactions(setting, &stages, threads)?;
-        let crowded = stages.iter().zip(before).map(|(stage, met)| met.crowded_since(stage.store.db()));
+        let crowded =
+            stages.iter().zip(before).map(|(stage, met)| met.crowded_since(stage.store.db()));
         let measured = Measured {
             series,
             crowded: crowded.collect(),
