@@ -6,8 +6,8 @@
 //! round 1   B: step 1, ...              A: step 1, ...        the order is that of `rounds::turns`
 //! ```
 //!
-//! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to come; its
-//! figures of other steps are left out, as they would be of fewer rounds than those of the others.
+//! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to
+//! come; its figures of other steps are left out, as they would be of fewer rounds than those of the others.
 
 use super::Args;
 use super::contest::{Contest, Costs, Unit};

@@ -3,7 +3,7 @@
 //! ```text
 //! stands ──row()──> rounds by turns ─┐
 //!        one-shot work ── Costs ─────┴──tell()──> a section of the report, and a line of the summary
-//!                                                 engine failed or panicked: a message in its cell, retired, exit status 1
+//!                                                 engine failed, panicked: a message in its cell, retired, status 1
 //! ```
 //!
 //! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row
@@ -250,11 +250,7 @@ impl Contest {
     fn keep(&mut self, stands: &mut Vec<Stand>, mut fit: impl FnMut(&Stand) -> bool) {
         for retired in stands.extract_if(.., |stand| !fit(stand)) {
             let kind = retired.kind;
-            let given_up = guarded(|| {
-                drop(retired);
-                Ok(())
-            });
-            if let Err(error) = given_up {
+            if let Err(error) = guarded(|| Ok(retired).map(drop)) {
                 self.fail(kind, "giving it up", &error);
             }
         }

@@ -24,8 +24,8 @@
 //! child     what this program is started as, to be killed or counted
 //! ```
 //!
-//! An engine that fails or panics has a message in its cell, and no further part in the experiment; the others go on, and the
-//! program ends with an error. Tested here with all engines of the build, at tiny scale.
+//! An engine that fails or panics has a message in its cell, and no further part in the experiment; the others go on,
+//! and the program ends with an error. Tested here with all engines of the build, at tiny scale.
 
 mod bulk;
 mod chain;
