@@ -117,11 +117,7 @@ impl Report {
     /// If two of its rows have the same name: somebody asked for one thing twice.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Fail> {
         table.check()?;
-        if self.tells_times() {
-            table.print()
-        } else {
-            table.withheld().print()
-        }
+        self.show(table);
         self.keep("table", serde_json::to_value(table)?)
     }
 
@@ -134,6 +130,11 @@ impl Report {
     /// Whether times mean anything on this machine. What it measures is written all the same; readers withhold it.
     pub(crate) fn tells_times(&self) -> bool {
         self.fields.get("machine").is_none_or(|machine| machine["emulated"].is_null())
+    }
+
+    /// Prints the table, without times where they mean nothing.
+    pub(crate) fn show(&self, table: &Table) {
+        if self.tells_times() { table.print() } else { table.withheld().print() }
     }
 
     /// Keeps the table before all sections, in place of the last one that was kept there. The caller prints it, when

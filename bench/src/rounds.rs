@@ -25,7 +25,7 @@
 use crate::data::mix;
 use crate::given::{OPS_MAX, ROUNDS_MAX, up_to};
 use crate::interval;
-pub(crate) use crate::interval::{Ratio, median};
+use crate::interval::{Ratio, median};
 use crate::team::{self, Span};
 use crate::{Fail, progress};
 use serde_json::{Value, json};

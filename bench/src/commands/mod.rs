@@ -180,7 +180,7 @@ fn one_and_cores() -> Vec<usize> {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct HashArgs {
     /// Latches of the page hash, in an array outside of its cells; without it, each cell has its own
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = up_to::<usize>(MIB_MAX))]
     pub(crate) page_hash_latches: Option<usize>,
 }
 
@@ -190,13 +190,6 @@ impl HashArgs {
             Some(count) => PageHashLatches::Outside { count },
             None => PageHashLatches::PerCell,
         }
-    }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err("a number from 1 on".into()),
     }
 }
 

@@ -12,7 +12,7 @@
 
 use super::chain::{Chain, Walk};
 use super::contest::{Contest, Unit};
-use super::{Args, expect, over_raw};
+use super::{Args, expect, over_raw, remove};
 use crate::Fail;
 use crate::data::{Data, Key};
 use crate::engines::kind::Kind;
@@ -53,8 +53,8 @@ pub(super) fn run(
         let path = dir.join(kind.name());
         let done = sorted_load(args, data, &sorted, kind, &path, walk)
             .and_then(|()| random_load(args, data, kind, &path, walk));
-        remove(&path)?;
-        done
+        let removed = remove(&path);
+        done.and(removed)
     });
     chain.tell(contest, report)
 }
@@ -128,12 +128,4 @@ fn random_load(
 /// Nanoseconds since `start` for each of `count`.
 fn ns_each(start: Instant, count: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / count.max(1) as f64
-}
-
-/// Removes a store, if it is there.
-fn remove(path: &Path) -> Result<(), Fail> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! round 0   A: step 1, step 2, step 3   B: step 1, ...        no round is thrown away: each begins with a new store
-//! round 1   B: step 1, ...              A: step 1, ...
+//! round 1   B: step 1, ...              A: step 1, ...        the order is that of `rounds::turns`
 //! ```
 //!
 //! An engine that fails or panics in a step has that step failed and goes no further, in this round and in those to
-//! come; what it did before still counts.
+//! come; its figures of other steps are left out, as they would be of fewer rounds than those of the others.
 
 use super::Args;
 use super::contest::{Contest, Costs, Unit};
@@ -16,6 +16,7 @@ use crate::engines::guard::guarded;
 use crate::engines::kind::Kind;
 use crate::engines::store::Lacks;
 use crate::report::Report;
+use crate::rounds::turns;
 
 /// A step, and what it cost each engine.
 struct Step {
@@ -63,7 +64,8 @@ impl Chain {
     ) {
         let mut fit = args.engines.clone();
         for round in 0..rounds {
-            for kind in turns(&fit.clone(), round) {
+            let order: Vec<Kind> = turns(round, fit.len()).into_iter().map(|at| fit[at]).collect();
+            for kind in order {
                 let mut walk = Walk { chain: self, kind, at: 0 };
                 if let Err(error) = guarded(|| work(kind, &mut walk)) {
                     let at = walk.at.min(self.0.len() - 1);
@@ -81,10 +83,4 @@ impl Chain {
         }
         Ok(())
     }
-}
-
-/// The engines in the order in which they have their turns in `round`.
-fn turns(kinds: &[Kind], round: usize) -> impl Iterator<Item = Kind> + '_ {
-    let count = kinds.len();
-    (0..count).map(move |turn| kinds[(turn + round) % count])
 }

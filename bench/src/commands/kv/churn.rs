@@ -32,10 +32,7 @@ pub(super) fn run(
     let mut versions = vec![0; usize::try_from(live.records)?];
     for pass in 1..=PASSES {
         let numbers = numbers(&live, pass)?;
-        if !stands.is_empty() {
-            let first = pass as usize % stands.len();
-            stands.rotate_left(first);
-        }
+        Contest::in_turn(&mut stands, pass as usize);
         contest.on_each(&mut stands, "overwriting", |stand| {
             let start = Instant::now();
             overwrite(&*stand.store, &live, &numbers, pass)?;

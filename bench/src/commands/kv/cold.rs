@@ -3,7 +3,7 @@
 //! Engines with a cache of their own get the raw bytes over `--cold-times` for it. LMDB has none: the page cache of
 //! the system serves it, which nobody limits here, and which also lies below the caches of the engines that read
 //! and write through it. latchkv reads and writes past it where it can (`O_DIRECT`), so it is the one that waits
-//! for the disk. On a machine whose memory holds the files, this experiment says what an engine makes of *its*
+//! for the disk, and all is timed by the wall clock, or its waits would not count. On a machine whose memory holds the files, this experiment says what an engine makes of *its*
 //! cache, and no more.
 
 use super::contest::{Contest, Unit};
@@ -13,7 +13,6 @@ use crate::data::{Data, Key};
 use crate::engines::Touch;
 use crate::engines::store::{BATCH_RECORDS, Setup};
 use crate::report::Report;
-use crate::rounds::Timing;
 use std::path::Path;
 
 /// Operations of `--ops` for each that is done here.
@@ -38,13 +37,14 @@ pub(super) fn run(
         contest.loaded(args, Setup { cache_bytes, ..args.setup() }, data, data.records, dir);
     let ops = (args.timing.ops / PART).max(1);
     for threads in THREADS {
+        let timing = args.by_the_wall(ops).on(threads);
         contest.row(
             report,
             &mut stands,
             &format!("random reads, {threads} thread(s), data {times} times the cache"),
             Unit::Ns,
-            (Timing { ops, ..args.timing }, threads),
-            |round| data.probes(round, ops),
+            (timing, threads),
+            |round| data.probes(round, timing.ops),
             |stand, keys: &[Key]| stand.store.reader()?.reads(keys, Touch::Ends),
         )?;
     }

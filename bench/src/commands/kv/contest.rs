@@ -8,7 +8,7 @@
 //!
 //! Costs are such that less is better: nanoseconds an operation, or bytes over raw data. The *best peer* of a row
 //! is the one with the least median cost; latchkv is compared with it by the median of the ratios of paired rounds,
-//! with the 95 % interval, \[B1]. It is chosen after the fact, from the same rounds, which favours it and not
+//! with its interval, \[B1]. It is chosen after the fact, from the same rounds, which favours it and not
 //! latchkv. Durable rows are not compared with an engine whose commits do not reach the medium
 //! ([`Ways::to_medium`]).
 //!
@@ -20,8 +20,9 @@ use crate::data::{Data, Record};
 use crate::engines::guard::guarded;
 use crate::engines::kind::Kind;
 use crate::engines::store::{Lacks, Setup, Store};
+use crate::interval::{self, Ratio};
 use crate::report::{Cell, Report, Table};
-use crate::rounds::{self, Ratio, Series, Timing, Variant};
+use crate::rounds::{self, Series, Timing, Variant};
 use std::path::{Path, PathBuf};
 
 /// What a row counts.
@@ -41,13 +42,6 @@ impl Unit {
             Unit::Ns => "ns/op",
             Unit::DurableNs => "ns/op, durable",
             Unit::OverRaw => "x raw data",
-        }
-    }
-
-    fn text(self, cost: f64) -> String {
-        match self {
-            Unit::Ns | Unit::DurableNs => format!("{cost:.0}"),
-            Unit::OverRaw => format!("{cost:.3}"),
         }
     }
 
@@ -88,10 +82,16 @@ impl Costs {
         }
     }
 
-    /// Those that have costs.
+    /// Rounds of those that had all of them.
+    fn rounds(&self) -> usize {
+        self.0.iter().filter_map(|(_, costs)| Some(costs.as_ref().ok()?.len())).max().unwrap_or(0)
+    }
+
+    /// Those that have costs of all rounds. The others failed in between, here or in another step.
     fn known(&self) -> impl Iterator<Item = (Kind, &Vec<f64>)> {
-        self.0.iter().filter_map(|(kind, costs)| {
-            let costs = costs.as_ref().ok().filter(|costs| !costs.is_empty())?;
+        let rounds = self.rounds();
+        self.0.iter().filter_map(move |(kind, costs)| {
+            let costs = costs.as_ref().ok().filter(|of| !of.is_empty() && of.len() == rounds)?;
             Some((*kind, costs))
         })
     }
@@ -117,7 +117,8 @@ struct Standing {
 struct Line {
     title: String,
     unit: Unit,
-    cells: Vec<(Kind, String)>,
+    /// Medians, or why there is none.
+    cells: Vec<(Kind, Cell)>,
     standing: Option<Standing>,
     rounds: usize,
 }
@@ -153,7 +154,8 @@ impl Contest {
         match unit {
             Unit::Ns | Unit::DurableNs => report.series(title, &series)?,
             Unit::OverRaw => {
-                let mut table = Table::new(title, &["engine", "files [x raw data]", "rounds"]);
+                let columns = ["engine", "files [x raw data]", "rounds"];
+                let mut table = Table::new(title, &columns).keyed_by(1).all_told();
                 for (which, name) in series.names.iter().enumerate() {
                     let rounds = series.ns[which].len();
                     table.push([name.clone().into(), series.median(which).into(), rounds.into()]);
@@ -161,11 +163,13 @@ impl Contest {
                 report.table(&table)?;
             }
         }
+        let rounds = costs.rounds();
         let mut cells = Vec::new();
         for (kind, costs) in &costs.0 {
             let cell = match costs {
-                Ok(costs) if costs.is_empty() => "-".into(),
-                Ok(costs) => unit.text(rounds::median(costs)),
+                Ok(costs) if costs.is_empty() => Cell::None,
+                Ok(costs) if costs.len() < rounds => "FAILED".into(),
+                Ok(costs) => interval::median(costs).into(),
                 Err(error) if error.is::<Lacks>() => {
                     println!("  {:<26}has none: {error}", kind.name());
                     "none".into()
@@ -179,16 +183,11 @@ impl Contest {
         }
         let standing = standing(unit, costs);
         if let Some(Standing { best, ratio }) = standing {
-            println!(
-                "  latchkv is x{:.3} ({:.3} to {:.3}) of the best peer, {}: {}",
-                ratio.median,
-                ratio.low,
-                ratio.high,
-                best.name(),
-                verdict(ratio)
-            );
+            if unit == Unit::OverRaw || report.tells_times() {
+                let (best, verdict) = (best.name(), verdict(ratio));
+                println!("  latchkv is x{ratio} of the best peer, {best}: {verdict}");
+            }
         }
-        let rounds = costs.known().map(|(_, costs)| costs.len()).max().unwrap_or(0);
         self.lines.push(Line { title: title.into(), unit, cells, standing, rounds });
         report.headline(&self.behind())
     }
@@ -266,6 +265,14 @@ impl Contest {
         }
     }
 
+    /// Puts the stands in the order of their turns in `round`.
+    pub(super) fn in_turn(stands: &mut Vec<Stand>, round: usize) {
+        stands.sort_by_key(|stand| Kind::ALL.iter().position(|&kind| kind == stand.kind));
+        let mut left: Vec<Option<Stand>> = std::mem::take(stands).into_iter().map(Some).collect();
+        let order = rounds::turns(round, left.len());
+        stands.extend(order.into_iter().filter_map(|at| left[at].take()));
+    }
+
     /// Opens a new store of each engine and puts the first `records` of the data set into it, in random order.
     pub(super) fn loaded(
         &mut self,
@@ -307,7 +314,8 @@ impl Contest {
         let mut table = Table::new(
             "rows in which latchkv is behind the best peer",
             &["row", "best peer", "latchkv is x", "from", "to", "verdict"],
-        );
+        )
+        .keyed_by(1);
         for line in &self.lines {
             if let Some(Standing { best, ratio }) = line.standing
                 && ratio.median < 1.0
@@ -329,17 +337,18 @@ impl Contest {
 
     /// Prints the summary: rows in which latchkv is behind first, then all rows, then what failed.
     pub(super) fn summary(&self, args: &Args, report: &mut Report) -> Result<(), Fail> {
-        self.behind().print();
+        report.show(&self.behind());
         report.headline(&self.behind())?;
         let mut columns = vec!["row", "unit"];
         columns.extend(args.engines.iter().map(|kind| kind.name()));
         columns.extend(["best peer", "latchkv is x", "from", "to", "rounds"]);
-        let mut table = Table::new("all rows: medians, less is better", &columns);
+        let title = "all rows: medians, less is better";
+        let mut table = Table::new(title, &columns).keyed_by(2).told(&["rounds"]);
         for line in &self.lines {
             let mut row = vec![line.title.clone().into(), line.unit.name().into()];
             for kind in &args.engines {
                 let cell = line.cells.iter().find(|(of, _)| of == kind);
-                row.push(cell.map_or("out", |(_, cell)| cell).into());
+                row.push(cell.map_or("out".into(), |(_, cell)| cell.clone()));
             }
             match line.standing {
                 Some(Standing { best, ratio }) => row.extend([
@@ -355,12 +364,14 @@ impl Contest {
         }
         report.table(&table.note(
             "latchkv is x: cost of the best peer over cost of latchkv, so above 1 latchkv is better; \
-             none: the engine has nothing of the kind; out: it failed before",
+             below six rounds there is no verdict, and from and to are the least and the greatest; none: the engine has \
+             nothing of the kind; out: it failed before",
         ))?;
         if !self.failures.is_empty() {
-            let mut table = Table::new("what failed", &["engine, row, and why"]);
-            for failure in &self.failures {
-                table.push([failure.clone().into()]);
+            let columns = ["number", "engine, row, and why"];
+            let mut table = Table::new("what failed", &columns).keyed_by(1).all_told();
+            for (at, failure) in self.failures.iter().enumerate() {
+                table.push([(at + 1).into(), failure.clone().into()]);
             }
             report.table(&table)?;
         }
@@ -396,13 +407,7 @@ fn is_fit(costs: &Result<Vec<f64>, Fail>) -> bool {
 
 /// What may be said of such a ratio.
 fn verdict(ratio: Ratio) -> &'static str {
-    if ratio.low > 1.0 {
-        "latchkv is ahead"
-    } else if ratio.high < 1.0 {
-        "latchkv is behind"
-    } else {
-        "no winner: within the noise"
-    }
+    ratio.verdict("latchkv is ahead", "latchkv is behind")
 }
 
 #[cfg(test)]
@@ -426,6 +431,22 @@ mod tests {
         costs.fail(Kind::Latchkv, "out of order".into());
         costs.push(Kind::Latchkv, 2.0);
         assert_eq!(costs.known().count(), 0);
+    }
+
+    #[cfg(feature = "peers")]
+    #[test]
+    fn an_engine_that_failed_in_between_has_no_figure_and_leaves_no_gap() {
+        let mut costs = Costs::new([Kind::Latchkv, Kind::Lmdb]);
+        (0..7).for_each(|_| costs.push(Kind::Latchkv, 2.0));
+        (0..3).for_each(|_| costs.push(Kind::Lmdb, 1.0));
+        assert_eq!(costs.series().names, [Kind::Latchkv.name()]);
+        assert!(standing(Unit::Ns, &costs).is_none());
+        let args = crate::report::Output { json: None, dir: None, quick: true };
+        let mut report = Report::start("kv", serde_json::json!({}), &args).expect("a report");
+        let mut contest = Contest::default();
+        contest.tell(&mut report, "a row", Unit::Ns, &costs).expect("told");
+        let cells = contest.lines[0].cells.iter().map(|(_, cell)| cell.clone());
+        assert_eq!(cells.collect::<Vec<_>>(), [Cell::Number(2.0), "FAILED".into()]);
     }
 
     #[cfg(feature = "peers")]

@@ -1,6 +1,7 @@
 //! Writes that need not be durable: inserts in a commit each, batches, and changes of the value that is there.
 //!
 //! Each engine is opened without durability: nothing waits for the medium, and what is written when is its own affair.
+//! So it is timed by the wall clock: what engines do by threads of their own would not count otherwise.
 //! A change reads and puts back: in a transaction, where the engine has them in the form measured here.
 
 use super::contest::{Contest, Unit};
@@ -9,7 +10,6 @@ use crate::Fail;
 use crate::data::Data;
 use crate::engines::store::Setup;
 use crate::report::Report;
-use crate::rounds::Timing;
 use std::ops::Range;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn run(
     let mut stands = contest.loaded(args, setup, data, data.records, dir);
     let mut fresh = Fresh(data.records);
     let ops = (args.timing.ops / PART).max(1);
-    let timing = Timing { ops, ..args.timing };
+    let timing = args.by_the_wall(ops);
     contest.row(
         report,
         &mut stands,
@@ -46,7 +46,7 @@ pub(super) fn run(
         &mut stands,
         &format!("nosync batches of {} random inserts, an op each", args.batch_records),
         Unit::Ns,
-        (Timing { ops: batches, ..args.timing }, 1),
+        (args.by_the_wall(batches), 1),
         |_| (0..batches).map(|_| fresh.take(args.batch_records)).collect(),
         |stand, batches: &[Range<u64>]| {
             for batch in batches {

@@ -50,6 +50,7 @@ use crate::data::Data;
 use crate::engines::Touch;
 use crate::engines::kind::Kind;
 use crate::engines::store::{Setup, Store};
+use crate::given::{MIB_MAX, OPS_MAX, ROUNDS_MAX, THREADS_MAX, mib, up_to};
 use crate::report::{self, Output, Report, Table};
 use crate::rounds::{Clock, Timing};
 use contest::Contest;
@@ -79,46 +80,46 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',')]
     engines: Vec<Kind>,
     /// Cache of each engine that has one, in MiB
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Threads that read, a row for each number
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 8, 16, 32], value_parser = super::at_least_one)]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 8, 16, 32], value_parser = up_to::<usize>(THREADS_MAX))]
     threads: Vec<usize>,
     /// Records of a range read
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = up_to::<usize>(OPS_MAX))]
     take: usize,
     /// What is done with the bytes read
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Touch::Ends, Touch::All])]
     touch: Vec<Touch>,
     /// Rounds that count, of rows that wait for the disk
-    #[arg(long, default_value_t = 11)]
+    #[arg(long, default_value_t = 11, value_parser = up_to::<usize>(ROUNDS_MAX))]
     durable_rounds: usize,
     /// Durable writes of a round; of many writers, at least 32 each
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = up_to::<usize>(OPS_MAX))]
     writes: usize,
     /// Threads that write, a row for each number
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64], value_parser = super::at_least_one)]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64], value_parser = up_to::<usize>(THREADS_MAX))]
     writers: Vec<usize>,
     /// Durable batches of a round
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = up_to::<usize>(OPS_MAX))]
     batches: usize,
     /// Random inserts of a batch
-    #[arg(long, default_value_t = 1000, value_parser = super::at_least_one)]
+    #[arg(long, default_value_t = 1000, value_parser = up_to::<usize>(OPS_MAX))]
     batch_records: usize,
-    /// Rounds of what takes a store of its own: `bulk`, `readers`, `pinned`, `recovery`
-    #[arg(long, default_value_t = 3)]
+    /// Rounds of what takes a store of its own: `bulk`, `readers`, `pinned`, `recovery`; from six on there is a verdict
+    #[arg(long, default_value_t = 6, value_parser = up_to::<usize>(ROUNDS_MAX))]
     long_rounds: usize,
     /// Clients of `ycsb`, rows for each number
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4], value_parser = super::at_least_one)]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4], value_parser = up_to::<usize>(THREADS_MAX))]
     ycsb_threads: Vec<usize>,
     /// Has the commits of `ycsb` be durable, `--writes` operations a round
     #[arg(long)]
     ycsb_durable: bool,
     /// Raw data over the cache, of `cold`
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 4, value_parser = up_to::<u64>(1024))]
     cold_times: u64,
     /// Time for which readers begin in a round, in milliseconds
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = up_to::<u64>(600_000))]
     reader_ms: u64,
     #[command(flatten)]
     child: child::Args,
@@ -173,16 +174,22 @@ const EXPERIMENTS: [(Experiment, Run); 12] = [
 ];
 
 impl Args {
-    /// With `--quick`, everything small.
+    /// With `--quick`, everything small: what was asked for smaller stays so.
     fn settled(&self) -> Args {
         let mut args = self.clone();
         if self.output.quick {
-            args.data.records = 20_000;
+            let lower = |number: &mut usize, most: usize| *number = most.min(*number);
+            args.data.records = args.data.data().records.min(20_000);
             args.data.scale = 1.0;
-            (args.timing.rounds, args.timing.ops) = (5, 2000);
-            (args.durable_rounds, args.writes, args.long_rounds) = (3, 30, 2);
-            (args.batches, args.batch_records) = (3, 100);
-            (args.reader_ms, args.cache_mib) = (50, 64);
+            lower(&mut args.timing.rounds, 6);
+            lower(&mut args.timing.ops, 2000);
+            lower(&mut args.durable_rounds, 6);
+            lower(&mut args.writes, 30);
+            lower(&mut args.long_rounds, 2);
+            lower(&mut args.batches, 3);
+            lower(&mut args.batch_records, 100);
+            args.reader_ms = args.reader_ms.min(50);
+            args.cache_mib = args.cache_mib.min(64);
         }
         if args.engines.is_empty() {
             args.engines = Kind::ALL.to_vec();
@@ -203,11 +210,16 @@ impl Args {
     /// How stores are opened whose commits are durable.
     fn setup(&self) -> Setup {
         Setup {
-            cache_bytes: self.cache_mib << 20,
+            cache_bytes: mib(self.cache_mib),
             durable: true,
             keep_log: false,
             plain_syncs: false,
         }
+    }
+
+    /// How work is timed that waits, or that is in part done by threads of the engine: by the wall clock, `ops` a round.
+    fn by_the_wall(&self, ops: usize) -> Timing {
+        Timing { ops: ops.max(1), clock: Clock::Wall, ..self.timing }
     }
 
     /// How what waits for a disk is timed: by the wall clock, `ops` a round.
@@ -226,10 +238,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let data = args.data.data();
     report::need_room(scratch.path(), args.room(&data), "--records or --scale")?;
     let engines: Vec<&str> = args.engines.iter().map(|kind| kind.name()).collect();
+    let touch: Vec<String> = args.touch.iter().map(|touch| format!("{touch:?}")).collect();
     let options = json!({
         "records": data.records, "raw_bytes": data.raw_bytes(), "seed": data.seed,
-        "engines": engines, "cache_mib": args.cache_mib, "quick": args.output.quick,
-        "ops_a_round": args.timing.ops, "clock": format!("{:?}", args.timing.clock),
+        "engines": engines, "cache_mib": args.cache_mib,
+        "rounds": args.timing.rounds, "durable_rounds": args.durable_rounds,
+        "long_rounds": args.long_rounds, "ops_a_round": args.timing.ops,
+        "clock_of_reads": format!("{:?}", args.timing.clock), "clock_of_all_else": "Wall",
+        "threads": args.threads, "writers": args.writers, "touch": touch, "scale": args.data.scale,
         "writes_a_round": args.writes, "batches_a_round": args.batches,
         "records_a_batch": args.batch_records, "take": args.take, "reader_ms": args.reader_ms,
         "cold_times": args.cold_times,
@@ -253,7 +269,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 fn ways(args: &Args, report: &mut Report) -> Result<(), Fail> {
     let columns =
         ["engine", "durable by", "sorted load", "retain", "compaction", "length", "cache"];
-    let mut table = Table::new("by which means each engine does what is asked", &columns);
+    let title = "by which means each engine does what is asked";
+    let mut table = Table::new(title, &columns).keyed_by(1).all_told();
     for kind in &args.engines {
         let ways = kind.ways();
         let compact = ways.compact.unwrap_or("none");
@@ -268,6 +285,14 @@ fn ways(args: &Args, report: &mut Report) -> Result<(), Fail> {
         ]);
     }
     report.table(&table)
+}
+
+/// Removes a store, if it is there. What the work before came to is told first: it may have failed before there was one.
+fn remove(path: &Path) -> Result<(), Fail> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Numbers of records that no store has yet, from the one held on.
@@ -336,6 +361,46 @@ mod tests {
         let contest = runs(&tiny(Kind::ALL), run);
         contest.verdict().expect("no engine fails");
         assert!(contest.rows() > 0);
+    }
+
+    #[test]
+    fn quick_makes_smaller_and_never_greater() {
+        let quick =
+            |line: &str| Line::parse_from(format!("kv --quick {line}").split(' ')).args.settled();
+        let asked = quick("--records 1000 --rounds 3 --long-rounds 1 --writes 5 --cache-mib 16");
+        assert_eq!((asked.data.records, asked.timing.rounds), (1000, 3));
+        assert_eq!((asked.long_rounds, asked.writes, asked.cache_mib), (1, 5, 16));
+        let usual = quick("--seed 1");
+        assert_eq!((usual.data.records, usual.timing.ops, usual.cache_mib), (20_000, 2000, 64));
+    }
+
+    #[test]
+    fn numbers_that_make_no_experiment_are_refused() {
+        for line in [
+            "--ops 0",
+            "--rounds 0",
+            "--rounds 18446744073709551615",
+            "--ops 18446744073709551615",
+            "--writes 0",
+            "--batches 0",
+            "--long-rounds 0",
+            "--durable-rounds 0",
+            "--reader-ms 0",
+            "--scale 0",
+            "--scale -1",
+            "--scale nan",
+            "--records 0",
+            "--records 1152921504606846976",
+            "--cache-mib 0",
+            "--cache-mib 17592186044416",
+            "--threads 0",
+            "--threads 5000",
+            "--take 0",
+        ] {
+            let (name, value) = line.split_once(' ').expect("an option and a number");
+            let given = ["kv".to_owned(), format!("{name}={value}")];
+            assert!(Line::try_parse_from(given).is_err(), "{line}");
+        }
     }
 
     #[test]

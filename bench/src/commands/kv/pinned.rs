@@ -11,7 +11,7 @@
 use super::chain::{Chain, Walk};
 use super::contest::{Contest, Unit};
 use super::overwrite::{live, numbers, overwrite};
-use super::{Args, over_raw};
+use super::{Args, over_raw, remove};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::kind::Kind;
@@ -46,8 +46,8 @@ pub(super) fn run(
         for pinned in [false, true] {
             let path = dir.join(kind.name());
             let done = one(args, &live, kind, pinned, &path, walk);
-            std::fs::remove_dir_all(&path)?;
-            done?;
+            let removed = remove(&path);
+            done.and(removed)?;
         }
         Ok(())
     });

@@ -11,7 +11,7 @@ use crate::data::Data;
 use crate::engines::guard::guarded;
 use crate::engines::store::{Lacks, Store};
 use crate::latency::{self, histogram};
-use crate::report::{Report, Table};
+use crate::report::{Cell, Report, Table};
 use hdrhistogram::Histogram;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ pub(super) fn run(
     let mut seen: Vec<_> = stands.iter().map(|stand| (stand.kind, new())).collect();
     let costs = || Costs::new(args.engines.iter().copied());
     let (mut alone, mut beside) = (costs(), costs());
-    for _ in 0..args.long_rounds {
+    for round in 0..args.long_rounds {
+        Contest::in_turn(&mut stands, round);
         contest.on_each(&mut stands, "beginning readers", |stand| {
             let Some((_, seen)) = seen.iter_mut().find(|(kind, _)| *kind == stand.kind) else {
                 return Ok(());
@@ -64,21 +65,19 @@ pub(super) fn run(
                 }
             }
         });
-        if !stands.is_empty() {
-            stands.rotate_left(1);
-        }
     }
     contest.tell(report, "beginning a reader, alone: p50 of a round", Unit::Ns, &alone)?;
     let title = "beginning a reader beside a writer that commits: p99.9 of a round";
     contest.tell(report, title, Unit::Ns, &beside)?;
-    let columns = [&["engine", "beside it", "readers"][..], &latency::COLUMNS].concat();
-    let mut table = Table::new("time to begin a reader, all rounds together", &columns);
+    let columns =
+        [&["engine", "beside it", "commits/s", "readers"][..], &latency::COLUMNS].concat();
+    let mut table = Table::new("time to begin a reader, all rounds together", &columns).keyed_by(2);
     let seconds = time.as_secs_f64() * args.long_rounds as f64;
     for (kind, seen) in seen {
         let rate = seen.commits as f64 / seconds;
-        let beside = format!("a writer of {rate:.0} commits/s");
-        for (beside, times) in [("nobody".to_owned(), &seen.alone), (beside, &seen.beside)] {
-            let head = [kind.name().into(), beside.into(), times.len().into()];
+        let rows = [("nobody", Cell::None, &seen.alone), ("a writer", rate.into(), &seen.beside)];
+        for (beside, rate, times) in rows {
+            let head = [kind.name().into(), beside.into(), rate, times.len().into()];
             table.push(head.into_iter().chain(latency::cells(times)));
         }
     }

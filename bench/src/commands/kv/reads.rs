@@ -38,31 +38,31 @@ pub(super) fn run(
         |_| vec![()],
         |stand, _: &[()]| stand.store.len(),
     )?;
-    let ops = args.timing.ops;
     for &touch in &args.touch {
         for &threads in &args.threads {
+            let timing = args.timing.on(threads);
             contest.row(
                 report,
                 &mut stands,
                 &format!("random reads, {threads} thread(s), touching {touch:?}"),
                 Unit::Ns,
-                (args.timing, threads),
-                |round| data.probes(round, ops),
+                (timing, threads),
+                |round| data.probes(round, timing.ops),
                 |stand, keys: &[Key]| stand.store.reader()?.reads(keys, touch),
             )?;
         }
     }
     let (take, touch) = (args.take, args.touch.last().copied());
     let touch = touch.ok_or("--touch needs a way to look at the bytes")?;
-    let starts = (ops / 2).max(1);
     for &threads in &args.threads {
+        let timing = Timing { ops: args.timing.ops.div_ceil(2), ..args.timing }.on(threads);
         contest.row(
             report,
             &mut stands,
             &format!("range reads of {take}, {threads} thread(s), touching {touch:?}"),
             Unit::Ns,
-            (Timing { ops: starts, ..args.timing }, threads),
-            |round| data.probes(!round, starts),
+            (timing, threads),
+            |round| data.probes(!round, timing.ops),
             |stand, keys: &[Key]| stand.store.reader()?.ranges(keys, take, touch),
         )?;
     }

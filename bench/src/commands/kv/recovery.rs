@@ -8,7 +8,7 @@
 use super::chain::{Chain, Walk};
 use super::child::{Job, Work};
 use super::contest::{Contest, Unit};
-use super::{Args, expect, over_raw};
+use super::{Args, expect, over_raw, remove};
 use crate::Fail;
 use crate::data::Data;
 use crate::engines::kind::Kind;
@@ -40,8 +40,8 @@ pub(super) fn run(
         chain.run(args, args.long_rounds, |kind, walk| {
             let path = dir.join(kind.name());
             let done = one(args, &logged, kind, &path, walk);
-            std::fs::remove_dir_all(&path)?;
-            done
+            let removed = remove(&path);
+            done.and(removed)
         });
         chain.tell(contest, report)?;
     }

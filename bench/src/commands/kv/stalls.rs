@@ -8,6 +8,7 @@ use super::Args;
 use super::contest::Contest;
 use crate::Fail;
 use crate::data::Data;
+use crate::given::mib;
 use crate::latency::{self, histogram};
 use crate::report::{Report, Table};
 use hdrhistogram::Histogram;
@@ -29,13 +30,16 @@ pub(super) fn run(
 ) -> Result<(), Fail> {
     let live = Data { seed: data.seed, records: (data.records / 25).max(1) };
     let puts = args.writes * PUTS_A_WRITE;
-    let columns = [&["durability", "checkpoints", "puts"][..], &latency::COLUMNS].concat();
-    let mut table = Table::new("time of a put beside checkpoints, and without any", &columns);
+    let head = ["durability", "checkpoints", "checkpoints made", "puts"];
+    let columns = [&head[..], &latency::COLUMNS].concat();
+    let title = "time of a put beside checkpoints, and without any";
+    let mut table = Table::new(title, &columns).keyed_by(2).told(&["puts"]);
     for durability in [Durability::Sync, Durability::None] {
         for checkpoints in [true, false] {
             let path = dir.join(format!("{durability:?} {checkpoints}"));
             let (times, made) = measure(args, &live, &path, durability, checkpoints, puts)?;
-            let head = [format!("{durability:?}").into(), made.into(), puts.into()];
+            let when = if checkpoints { "all the time" } else { "none" };
+            let head = [format!("{durability:?}").into(), when.into(), made.into(), puts.into()];
             table.push(head.into_iter().chain(latency::cells(&times)));
         }
     }
@@ -52,7 +56,7 @@ fn measure(
 ) -> Result<(Histogram<u64>, u64), Fail> {
     let log_bytes = if checkpoints { CHECKPOINT_LOG_BYTES } else { u64::MAX };
     let db = Options::new()
-        .cache_bytes(args.cache_mib << 20)
+        .cache_bytes(mib(args.cache_mib))
         .durability(durability)
         .checkpoint_bytes(u64::MAX)
         .checkpoint_log_bytes(log_bytes)

@@ -30,7 +30,9 @@ pub(super) fn run(
     let mut table = Table::new(
         "system calls that sync, a commit, counted by strace",
         &["engine", "writers", "commits", "calls", "what that says"],
-    );
+    )
+    .keyed_by(2)
+    .all_told();
     if !is_there() {
         let missing =
             "strace is not installed (Debian: apt-get install strace): syncs are not counted";
@@ -39,9 +41,10 @@ pub(super) fn run(
         }
         return report.table(&table.note(missing));
     }
-    let writers = args.writers.iter().copied().max().unwrap_or(1);
+    let mut writers = vec![1, args.writers.iter().copied().max().unwrap_or(1)];
+    writers.dedup();
     for &kind in &args.engines {
-        for threads in [1, writers] {
+        for &threads in &writers {
             let count = args.writes.max(threads) as u64;
             match a_commit(args, kind, dir, count, threads as u64) {
                 Ok(calls) => {

@@ -11,8 +11,6 @@ use crate::report::Report;
 use std::ops::Range;
 use std::path::Path;
 
-/// Writes of each of many writers in a round, at least.
-const WRITES_A_WRITER_MIN: usize = 32;
 /// Records looked at afterwards, the last ones.
 const LOOKED_AT: usize = 1000;
 
@@ -26,15 +24,14 @@ pub(super) fn run(
     let mut stands = contest.loaded(args, args.setup(), data, data.records, dir);
     let mut fresh = Fresh(data.records);
     for &writers in &args.writers {
-        let ops =
-            if writers == 1 { args.writes } else { args.writes.max(writers * WRITES_A_WRITER_MIN) };
+        let timing = args.durable_timing(args.writes).on(writers);
         contest.row(
             report,
             &mut stands,
             &format!("durable writes, {writers} writer(s)"),
             Unit::DurableNs,
-            (args.durable_timing(ops), writers),
-            |_| fresh.take(ops).collect(),
+            (timing, writers),
+            |_| fresh.take(timing.ops).collect(),
             |stand, numbers: &[u64]| {
                 stand.store.put_each(&mut numbers.iter().map(|&at| data.record(at, 0)))?;
                 Ok(0)

@@ -24,7 +24,6 @@ use crate::engines::kind::Kind;
 use crate::engines::store::{Setup, Store};
 use crate::latency::{self, histogram};
 use crate::report::{Report, Table};
-use crate::rounds::Timing;
 use crate::workloads::ycsb::{self, Client, Numbers, Operation, Shape, Workload};
 use hdrhistogram::Histogram;
 use std::path::Path;
@@ -102,10 +101,11 @@ pub(super) fn run(
     let (timing, unit, how) = if durable {
         (args.durable_timing(args.writes), Unit::DurableNs, "durable")
     } else {
-        (Timing { ops: (args.timing.ops / PART).max(1), ..args.timing }, Unit::Ns, "nosync")
+        (args.by_the_wall(args.timing.ops / PART), Unit::Ns, "nosync")
     };
     let mut alike = true;
     for &threads in &args.ycsb_threads {
+        let timing = timing.on(threads);
         alike &= threads == 1;
         for workload in WORKLOADS {
             let title = format!("YCSB {workload:?}, {threads} client(s), {how}");
@@ -188,7 +188,9 @@ fn latencies(
 ) -> Result<(), Fail> {
     let mut costs = Costs::new(stands.iter().map(|stand| stand.kind));
     let columns = [&["engine", "operation", "operations"][..], &latency::COLUMNS].concat();
-    let mut table = Table::new(format!("{title}: latencies, all rounds together"), &columns);
+    let mut table = Table::new(format!("{title}: latencies, all rounds together"), &columns)
+        .keyed_by(2)
+        .told(&["operations"]);
     for side in sides {
         let done = side.take()?;
         if !stands.iter().any(|stand| stand.kind == side.kind) {

@@ -24,9 +24,10 @@ mod page_hash;
 mod privilege;
 mod tables;
 
-use super::{at_least_one, cores, options};
+use super::options;
 use crate::Fail;
 use crate::given::{MIB_MAX, THREADS_MAX, up_to};
+use crate::machine::cores;
 use crate::report::{Cell, Output, Report, need_room};
 use crate::rounds::{Series, Timing};
 use serde_json::json;

@@ -12,11 +12,11 @@ use crate::Fail;
 use crate::engines::api::{Connection, Job};
 use crate::latency::histogram;
 use crate::rounds::process_cpu_ns;
+use crate::team::{self, Member};
 use crate::workloads::tpcc::{Done, Homes, Kind, Tpcc, Worker};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use latchkv::Db;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -139,30 +139,16 @@ impl Part {
 
 /// What threads of a run share.
 struct Shared {
-    start: Barrier,
     /// Relaxed: nothing is read by whoever sees it but this.
     has_failed: AtomicBool,
 }
 
 /// Runs `threads` workers.
 pub(super) fn run(stage: &Stage, threads: usize, args: &Args) -> Result<Measured, Fail> {
-    let shared = Shared { start: Barrier::new(threads + 1), has_failed: AtomicBool::new(false) };
-    let parts = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|at| {
-                let shared = &shared;
-                scope.spawn(move || thread(stage, (at, threads), args, shared))
-            })
-            .collect();
-        shared.start.wait();
-        let before = Used::so_far(stage.store.db());
-        let parts: Result<Vec<Part>, Fail> = workers
-            .into_iter()
-            .map(|worker| worker.join().map_err(|_| "a worker panicked")?)
-            .collect();
-        Ok::<_, Fail>((parts?, Used::so_far(stage.store.db()).since(before)))
-    });
-    let (parts, used) = parts?;
+    let shared = Shared { has_failed: AtomicBool::new(false) };
+    let work = |at: usize, member: &Member<'_>| thread(stage, (at, threads), args, member, &shared);
+    let (parts, before) = team::run(threads, work, || Used::so_far(stage.store.db()))?;
+    let used = Used::so_far(stage.store.db()).since(before);
     merge(parts, used)
 }
 
@@ -171,20 +157,15 @@ fn thread(
     stage: &Stage,
     (at, of): (usize, usize),
     args: &Args,
+    member: &Member<'_>,
     shared: &Shared,
 ) -> Result<Part, Fail> {
     let homes = homes(args, at, of);
     let limits = [0.1, 1.0].map(|part| args.bound().share(at, of, part));
     let rng = Rng::with_seed(args.seed.wrapping_add((at as u64 + 1) << 32 | of as u64));
-    let mut has_waited = false;
-    let work = Work { tpcc: &stage.tpcc, homes, rng, limits, shared, has_waited: &mut has_waited };
-    let part = stage.store.run(work);
+    let part = stage.store.run(Work { tpcc: &stage.tpcc, homes, rng, limits, member, shared });
     if part.is_err() {
         shared.has_failed.store(true, Relaxed);
-    }
-    // The others wait for all, also for one who did not come so far.
-    if !has_waited {
-        shared.start.wait();
     }
     part
 }
@@ -198,24 +179,23 @@ pub(super) fn homes(args: &Args, at: usize, of: usize) -> Homes {
 }
 
 /// Warms up, waits for the others, and works.
-struct Work<'a> {
+struct Work<'a, 'b> {
     tpcc: &'a Tpcc,
     homes: Homes,
     rng: Rng,
     limits: [Limit; 2],
     shared: &'a Shared,
-    has_waited: &'a mut bool,
+    member: &'a Member<'b>,
 }
 
-impl Job for Work<'_> {
+impl Job for Work<'_, '_> {
     type Output = Part;
 
     fn run<C: Connection>(self, connection: &C) -> Result<Part, Fail> {
-        let Work { tpcc, homes, mut rng, limits: [warm, limit], shared, has_waited } = self;
+        let Work { tpcc, homes, mut rng, limits: [warm, limit], member, shared } = self;
         let mut worker = tpcc.worker(connection, homes)?;
         work_until(&mut worker, &mut rng, warm, shared)?;
-        *has_waited = true;
-        shared.start.wait();
+        member.begin()?;
         work_until(&mut worker, &mut rng, limit, shared)
     }
 }

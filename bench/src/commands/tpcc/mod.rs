@@ -13,8 +13,9 @@ mod drive;
 mod kill;
 mod stage;
 
-use super::{DurabilityArg, HashArgs};
+use super::{DurabilityArg, HashArgs, one_and_cores};
 use crate::engines::api::Api;
+use crate::given::{MIB_MAX, OPS_MAX, ROUNDS_MAX, THREADS_MAX, seconds, up_to};
 use crate::interval::of_median;
 use crate::latency::{self, cells};
 use crate::report::{Output, Report, Table, need_room};
@@ -33,19 +34,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     hash: HashArgs,
     /// Warehouses
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(WAREHOUSES_MAX)))]
+    #[arg(long, default_value_t = 4, value_parser = up_to::<u32>(WAREHOUSES_MAX.into()))]
     warehouses: u32,
     /// A factor to the rows of items, customers and orders, to try things out
     #[arg(long, default_value_t = 1.0, value_parser = a_factor)]
     scale: f64,
     /// Threads that work, one run for each number
-    #[arg(long, value_delimiter = ',', default_values = ["1", "2"], value_parser = super::at_least_one)]
+    #[arg(long, value_delimiter = ',', default_values_t = one_and_cores(), value_parser = up_to::<usize>(THREADS_MAX))]
     threads: Vec<usize>,
     /// How long a run takes
-    #[arg(long, default_value_t = 20.0, value_parser = a_time)]
+    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
     seconds: f64,
     /// Transactions of a run, instead of a time
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
+    #[arg(long, value_parser = up_to::<u64>(OPS_MAX), conflicts_with = "seconds")]
     transactions: Option<u64>,
     /// When a commit returns
     #[arg(long, value_enum, default_value_t = DurabilityArg::None)]
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Home::Own)]
     home: Home,
     /// Cache, in MiB
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = up_to::<u64>(MIB_MAX))]
     cache_mib: u64,
     /// Page size, in bytes
     #[arg(long, default_value_t = 16384)]
@@ -72,10 +73,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Have a process do it durably, kill it, recover and check; so many times
-    #[arg(long, value_name = "TIMES", num_args = 0..=1, default_missing_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TIMES", num_args = 0..=1, default_missing_value = "5", value_parser = up_to::<u32>(ROUNDS_MAX))]
     kill: Option<u32>,
     /// How long that process works at most, in milliseconds
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2000, value_parser = up_to::<u64>(600_000))]
     kill_ms: u64,
     /// Work on the database in this directory until killed, as a child of this program
     #[arg(long, hide = true, value_name = "DIR")]
@@ -102,13 +103,6 @@ fn a_factor(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if factor > 0.0 && factor <= 1.0 => Ok(factor),
         _ => Err("a number above 0, and 1 at most".into()),
-    }
-}
-
-fn a_time(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if seconds > 0.0 && seconds < 1e6 => Ok(seconds),
-        _ => Err("a number of seconds above 0".into()),
     }
 }
 
@@ -163,7 +157,6 @@ impl Args {
             "page_bytes": self.page_size, "page_hash_latches": self.hash.page_hash_latches,
             "frame_hints": format!("{:?}", self.frame_hints),
             "checkpoints": !self.no_checkpoints, "seed": self.seed, "kill": self.kill,
-            "quick": self.output.quick,
         });
         let report = Report::start("tpcc", options, &self.output)?;
         if !rows.is_full() {

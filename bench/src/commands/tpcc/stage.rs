@@ -2,6 +2,7 @@
 
 use super::{Args, Switch};
 use crate::engines::api::{Access, Store};
+use crate::given::mib;
 use crate::report::{Table, file_bytes};
 use crate::workloads::tpcc::{Checked, NAMESPACE, TREES, Tpcc};
 use crate::{Fail, progress};
@@ -21,7 +22,7 @@ impl Args {
     /// How the database is opened.
     pub(super) fn options(&self) -> Options {
         let options = Options::new()
-            .cache_bytes(self.cache_mib << 20)
+            .cache_bytes(mib(self.cache_mib))
             .page_bytes(self.page_size)
             .page_hash_latches(self.hash.latches())
             .frame_hints(self.frame_hints == Switch::On)
