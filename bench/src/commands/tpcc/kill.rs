@@ -11,11 +11,11 @@
 
 use super::stage::Stage;
 use super::{Args, conditions, drive};
-use crate::commands::DurabilityArg;
-use crate::engines::api::{Api, Store};
+use crate::engines::api::Store;
 use crate::report::{Report, Table};
 use crate::workloads::tpcc::{DistrictId, NAMESPACE, TREES, Tpcc};
 use crate::{Fail, progress};
+use clap::ValueEnum;
 use fastrand::Rng;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -29,20 +29,24 @@ type Acknowledged = (DistrictId, u32);
 
 /// Kills and recovers as often as asked.
 pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fail> {
-    let args = &Args { api: Api::Plain, durability: DurabilityArg::Sync, ..args.clone() };
     Stage::load(args, path)?.close()?;
     let columns = ["kill", "threads", "acknowledged orders", "orders after", "open [ms]"];
     let mut table = Table::new("TPC-C, killed and recovered", &columns).keyed_by(2).note(
-        "each time all acknowledged orders were there and consistency conditions 1 to 4 held; opening recovers",
+        "each time all orders acknowledged so far were there and consistency conditions 1 to 4 held; opening recovers",
     );
     let times = args.kill.unwrap_or(1);
     let mut rng = Rng::with_seed(args.seed);
+    let mut acknowledged = Vec::new();
     let mut last = None;
     let bar = progress::bar(times.into(), "kills");
     for time in 1..=times {
         let threads = args.threads[(time - 1) as usize % args.threads.len()];
         let pause = Duration::from_millis(rng.u64(args.kill_ms / 4..=args.kill_ms));
-        let acknowledged = work_and_kill(args, path, threads, u64::from(time), pause)?;
+        let seed = args.seed.wrapping_add(u64::from(time));
+        let of_this_time =
+            work_and_kill(&Args { threads: vec![threads], seed, ..args.clone() }, path, pause)?;
+        let count = of_this_time.len();
+        acknowledged.extend(of_this_time);
         let start = Instant::now();
         let store = Store::open(path, &args.options(), NAMESPACE, &TREES)?;
         let opened = start.elapsed();
@@ -63,7 +67,7 @@ pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fa
         table.push([
             u64::from(time).into(),
             threads.into(),
-            acknowledged.len().into(),
+            count.into(),
             checked.orders.into(),
             (opened.as_secs_f64() * 1e3).into(),
         ]);
@@ -79,15 +83,9 @@ pub(super) fn run(args: &Args, path: &Path, mut report: Report) -> Result<(), Fa
 }
 
 /// Has a child work, kills it, and gives the orders that it has acknowledged.
-fn work_and_kill(
-    args: &Args,
-    path: &Path,
-    threads: usize,
-    seed: u64,
-    pause: Duration,
-) -> Result<Vec<Acknowledged>, Fail> {
+fn work_and_kill(args: &Args, path: &Path, pause: Duration) -> Result<Vec<Acknowledged>, Fail> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(child_args(args, path, threads, seed))
+        .args(child_args(args, path))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -134,19 +132,30 @@ fn order_of(line: &str) -> Option<Acknowledged> {
     Some((at, words.next()?.parse().ok()?))
 }
 
-/// Arguments by which this program is the child.
-fn child_args(args: &Args, path: &Path, threads: usize, seed: u64) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec!["tpcc".into(), "--child".into(), path.into()];
-    for (name, value) in [
-        ("--warehouses", args.warehouses.to_string()),
-        ("--scale", args.scale.to_string()),
-        ("--threads", threads.to_string()),
-        ("--cache-mib", args.cache_mib.to_string()),
-        ("--seed", seed.to_string()),
-        ("--durability", "sync".to_owned()),
-    ] {
-        words.extend([name.into(), value.into()]);
+/// Arguments by which this program is the child: all that its work depends on.
+fn child_args(args: &Args, path: &Path) -> Vec<OsString> {
+    fn named(value: impl ValueEnum) -> String {
+        let value = value.to_possible_value();
+        value.expect("no value of an option is hidden").get_name().to_owned()
     }
+    let mut words: Vec<OsString> = vec!["tpcc".into(), "--child".into(), path.into()];
+    let threads: Vec<String> = args.threads.iter().map(usize::to_string).collect();
+    let latches = args.hash.page_hash_latches.map(|latches| latches.to_string());
+    for (name, value) in [
+        ("--warehouses", Some(args.warehouses.to_string())),
+        ("--scale", Some(args.scale.to_string())),
+        ("--threads", Some(threads.join(","))),
+        ("--durability", Some(named(args.durability))),
+        ("--home", Some(named(args.home))),
+        ("--cache-mib", Some(args.cache_mib.to_string())),
+        ("--page-size", Some(args.page_size.to_string())),
+        ("--frame-hints", Some(named(args.frame_hints))),
+        ("--page-hash-latches", latches),
+        ("--seed", Some(args.seed.to_string())),
+    ] {
+        words.extend(value.into_iter().flat_map(|value| [name.into(), value.into()]));
+    }
+    words.extend(args.no_checkpoints.then(|| "--no-checkpoints".into()));
     words
 }
 
@@ -180,6 +189,25 @@ pub(super) fn child(args: &Args, path: &Path) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser, Debug)]
+    struct Tpcc {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_child_is_told_all_that_its_work_depends_on() {
+        let given = "tpcc --warehouses 3 --scale 0.5 --threads 2,3 --home any --cache-mib 77 --page-size 4096 \
+                     --frame-hints off --page-hash-latches 16 --seed 9 --no-checkpoints";
+        let durable = given.split_whitespace().chain(["--durability", "sync"]);
+        let Tpcc { args } = Tpcc::parse_from(durable);
+        let Tpcc { args: of_child } = Tpcc::parse_from(child_args(&args, Path::new("here")));
+        assert_eq!(of_child.child.as_deref(), Some(Path::new("here")));
+        let of_child = Args { child: None, ..of_child };
+        assert_eq!(format!("{of_child:?}"), format!("{args:?}"));
+    }
 
     #[test]
     fn a_line_that_is_whole_names_an_order() {

@@ -49,10 +49,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = up_to::<u64>(OPS_MAX), conflicts_with = "seconds")]
     transactions: Option<u64>,
     /// When a commit returns
-    #[arg(long, value_enum, default_value_t = DurabilityArg::None)]
+    #[arg(long, value_enum, default_value_t = DurabilityArg::None, conflicts_with = "kill")]
     durability: DurabilityArg,
     /// Through which API
-    #[arg(long, value_enum, default_value_t = Api::Plain)]
+    #[arg(long, value_enum, default_value_t = Api::Plain, conflicts_with = "kill")]
     api: Api,
     /// Whose transactions a thread does
     #[arg(long, value_enum, default_value_t = Home::Own)]
@@ -107,9 +107,12 @@ fn a_factor(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// With `--quick`, everything small.
+    /// What is run: durably, if it is to be killed; with `--quick`, everything small.
     fn settled(&self) -> Args {
         let mut args = self.clone();
+        if args.kill.is_some() {
+            args.durability = DurabilityArg::Sync;
+        }
         if self.output.quick {
             args.warehouses = args.warehouses.min(2);
             args.scale = args.scale.min(0.1);
