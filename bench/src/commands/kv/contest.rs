@@ -182,11 +182,11 @@ impl Contest {
             cells.push((*kind, cell));
         }
         let standing = standing(unit, costs);
-        if let Some(Standing { best, ratio }) = standing {
-            if unit == Unit::OverRaw || report.tells_times() {
-                let (best, verdict) = (best.name(), verdict(ratio));
-                println!("  latchkv is x{ratio} of the best peer, {best}: {verdict}");
-            }
+        if let Some(Standing { best, ratio }) = standing
+            && (unit == Unit::OverRaw || report.tells_times())
+        {
+            let (best, verdict) = (best.name(), verdict(ratio));
+            println!("  latchkv is x{ratio} of the best peer, {best}: {verdict}");
         }
         self.lines.push(Line { title: title.into(), unit, cells, standing, rounds });
         report.headline(&self.behind())
@@ -250,7 +250,11 @@ impl Contest {
     fn keep(&mut self, stands: &mut Vec<Stand>, mut fit: impl FnMut(&Stand) -> bool) {
         for retired in stands.extract_if(.., |stand| !fit(stand)) {
             let kind = retired.kind;
-            if let Err(error) = guarded(|| Ok(retired).map(drop)) {
+            let give_up = || {
+                drop(retired);
+                Ok(())
+            };
+            if let Err(error) = guarded(give_up) {
                 self.fail(kind, "giving it up", &error);
             }
         }
