@@ -69,7 +69,7 @@ pub(super) fn of(experiment: Experiment, calls: usize, dir: &Path) -> Result<Vec
     let name = value.get_name();
     let files = tempfile::tempdir_in(dir)?;
     let file = files.path().join("callgrind");
-    let function = "*counted_by_callgrind*";
+    let function = "*counted_by_callgrind";
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
         .arg(format!("--toggle-collect={function}"))
