@@ -199,7 +199,7 @@ impl<'a> Page<'a> {
         let len = self.prefix_len();
         // Zeros ahead, so that prefix and head end with a word.
         prefix.resize((len + 4).next_multiple_of(8) - (len + 4), 0);
-        let copied = self.append_prefix(&mut prefix);
+        let copied = self.append_prefix(len, &mut prefix);
         prefix.extend([0; 4]);
         front.words.clear();
         front.words.extend(
@@ -250,14 +250,15 @@ impl<'a> Page<'a> {
 
     /// Appends prefix and head.
     fn append_key_front(self, slot: Slot, out: &mut Vec<u8>) -> Option<()> {
-        self.append_prefix(out)?;
+        self.append_prefix(self.prefix_len(), out)?;
         let head = slot.head().to_be_bytes();
         out.extend_from_slice(&head[..slot.klen().min(4)]);
         Some(())
     }
 
-    fn append_prefix(self, out: &mut Vec<u8>) -> Option<()> {
-        let prefix = self.prefix_len();
+    /// Appends the first `prefix` bytes of the lower fence. The caller loaded their number, and goes by it: another
+    /// load may give another one.
+    fn append_prefix(self, prefix: usize, out: &mut Vec<u8>) -> Option<()> {
         if prefix > 0 {
             let (at, len) = self.lower_place();
             if prefix > len || at + words_for(len) > self.words.len() {
