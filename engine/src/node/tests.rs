@@ -92,6 +92,33 @@ fn edits_agree_with_a_map_at_every_page_size() {
 }
 
 #[test]
+fn records_are_copied_whole_for_every_length_of_prefix_and_of_key_behind_it() {
+    for prefix_len in 0..=40 {
+        // A prefix that ends with zeros too: what stands for a missing byte of a head is not taken for one.
+        for last in [0, b'p'] {
+            let memory = words(4096);
+            let page = Page::new(&memory);
+            let mut prefix: Vec<u8> = (1..=prefix_len).map(|n| n as u8).collect();
+            if let Some(byte) = prefix.last_mut() {
+                *byte = last;
+            }
+            let with = |rest: &[u8]| [&prefix[..], rest].concat();
+            page.format(0, PageId(9), TreeId(3), &prefix, Some(&with(&[0xff; 9])));
+            assert_eq!(page.prefix_len(), prefix_len);
+            let rests = (0..=9).flat_map(|len| [0, b'k', 0xfe].map(|byte| vec![byte; len]));
+            let keys: std::collections::BTreeSet<Vec<u8>> = rests.map(|rest| with(&rest)).collect();
+            let value = |key: &[u8]| vec![0xee; (key.len() * 7) % 19];
+            let expected: Vec<_> = keys.into_iter().map(|key| (key.clone(), value(&key))).collect();
+            for (key, value) in &expected {
+                assert!(page.push_record(key, 5, LeafPayload::Inline(value)));
+            }
+            page.finish();
+            assert_eq!(contents(page), expected, "prefix of {prefix_len} bytes");
+        }
+    }
+}
+
+#[test]
 fn split_and_merge_keep_every_record_and_both_fences() {
     for bytes in SIZES {
         for seed in 0..20 {
@@ -262,6 +289,44 @@ fn a_reader_of_any_bytes_gets_an_answer() {
             let _ = bytes_of(&out).get(start..start + record.meta.payload_len());
         }
     }
+}
+
+#[test]
+fn a_record_copied_behind_the_front_of_another_page_lies_within_what_was_copied() {
+    let mut rng = fastrand::Rng::with_seed(6);
+    let memory = words(4096);
+    let page = Page::new(&memory);
+    for word in &memory {
+        word.store(rng.u64(0..5000), Ordering::Relaxed);
+    }
+    let (mut front, mut copied) = (KeyFront::default(), 0);
+    for _ in 0..20_000 {
+        // The header is mostly such that something is found, the slots are anything.
+        let prefix = vec![b'p'; rng.usize(0..60)];
+        page.format(0, PageId(9), TreeId(3), &prefix, Some(&[&prefix[..], b"q"].concat()));
+        if rng.bool() {
+            memory[rng.usize(0..4)].store(rng.u64(..), Ordering::Relaxed);
+        }
+        let whole = page.key_front(&mut front).is_some();
+        for word in &memory[..60] {
+            // As a slot, the second is of a cell within the page and of a short key.
+            let value = match rng.u8(0..3) {
+                0 => rng.u64(..),
+                1 => rng.u64(..) & 0x001f_01ff_ffff_ffff,
+                _ => rng.u64(0..5000),
+            };
+            word.store(value, Ordering::Relaxed);
+        }
+        let mut out = vec![7; rng.usize(0..3)];
+        for at in 0..page.count().min(50) {
+            let Some(record) = page.record(at).filter(|_| whole) else { continue };
+            if let Some((start, key_len)) = page.copy_record(record, &front, &mut out) {
+                assert!(start + key_len + record.meta.payload_len() <= out.len() * 8);
+                copied += 1;
+            }
+        }
+    }
+    assert!(copied > 1000, "only {copied} copied");
 }
 
 #[test]

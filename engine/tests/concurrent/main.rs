@@ -6,9 +6,11 @@
 //!
 //! - `records`: reads, scans and writes of records, beside splits and merges.
 //! - `definitions`: trees dropped, cleared and renamed beside their readers and writers.
+//! - `commits`: commits of several changes, beside each other and beside clears, rebuilds and fills.
 //! - `checkpoints`: what a checkpoint beside writers holds.
 
 mod checkpoints;
+mod commits;
 #[path = "../common/mod.rs"]
 mod common;
 mod definitions;
